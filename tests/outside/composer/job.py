@@ -102,14 +102,16 @@ class Job:
 
     # Writing
 
-    def write(self, at, source, text, stream="out", mark=None, also=False):
-        """Text of one or more lines. `mark` is the number of the line that explains the failure (-1: the last)."""
+    def write(self, at, source, text, stream="out", mark=None, also=False, more=()):
+        """Text of one or more lines. `mark` is the number of the line that explains the failure (-1: the last), and
+        `more` are the numbers of lines that explain it as well."""
         rows = text.split("\n") if isinstance(text, str) else list(text)
         chosen = None if mark is None else mark % len(rows)
         for number, row in enumerate(rows):
             if self.tear and len(rows) > 2:
                 at += self.rng.random() * 0.004
-            self.lines.append(Line(at, self.order, source, stream, row, (1 if also else 2) if number == chosen else 0))
+            explains = (1 if also else 2) if number == chosen else int(number in more)
+            self.lines.append(Line(at, self.order, source, stream, row, explains))
             self.order += 1
 
     def rank(self, at, rank, text, stream="out", **marks):

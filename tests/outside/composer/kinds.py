@@ -9,7 +9,6 @@ import collections
 from composer import aftermath, peers
 
 Kind = collections.namedtuple("Kind", "category function fits weight early")
-KINDS = []
 SYSTEM_ERROR = (
     "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1970,"
     " unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\nncclSystemError: System call"
@@ -17,16 +16,51 @@ SYSTEM_ERROR = (
 )
 
 
-def kind(category, fits=lambda job: True, weight=1, early=False):
-    def register(function):
-        KINDS.append(Kind(category, function, fits, weight, early))
-        return function
+def registers(kinds):
+    """A decorator that adds what it decorates to `kinds`."""
 
-    return register
+    def decorator(category, fits=lambda job: True, weight=1, early=False):
+        def register(function):
+            kinds.append(Kind(category, function, fits, weight, early))
+            return function
+
+        return register
+
+    return decorator
+
+
+def endings(functions):
+    """A decorator for ends that have no category: it adds (function, fits) to `functions`."""
+
+    def decorator(fits=lambda job: True):
+        def register(function):
+            functions.append((function, fits))
+            return function
+
+        return register
+
+    return decorator
+
+
+KINDS = []
+kind = registers(KINDS)
 
 
 def torch(job):
     return job.program.uses_torch and job.launched != "vllm"
+
+
+def mpi(job):
+    return job.launched == "mpirun"
+
+
+def open_mpi(job):
+    return job.launched == "mpirun" and job.layout != "mpi_hydra"
+
+
+def reported(job):
+    """A launcher reports how ranks end, so a rank that is gone differs from a rank that hangs."""
+    return job.launched in ("torchrun", "srun", "mpirun")
 
 
 def several(job):
@@ -48,6 +82,11 @@ def stuck_until_limit(job, at, rank, marked):
         moment = at + job.timeout_s + job.rng.uniform(0, 0.8)
         peers.watchdog(job, moment, other, mark=0 if marked else None, also=number > 0)
         ended[other] = (moment + 1.5, -6)
+    stop_waiting(job, at, rank, ended)
+
+
+def stop_waiting(job, at, rank, ended):
+    """The ends of those who waited for `rank` until their limit, and what launchers write of them."""
     if job.launched == "torchrun":
         for other, (when, _) in ended.items():
             job.end(other, when)

@@ -102,7 +102,13 @@ FRAMES = {
     ),
 }
 FRAMES["init0"] = FRAMES["init"]
-EARLY = ("import", "init", "init0", "load", "resume")
+FRAMES["setup"] = MAIN + (
+    '  File "{work}/{main}.py", line {line2}, in main',
+    "    model, optimizer, loader, scheduler = prepare(args, model)",
+    '  File "{work}/training/setup.py", line {line}, in prepare',
+    "    return backend.initialize(model=model, config=config)",
+)
+EARLY = ("import", "init", "init0", "load", "resume", "setup")
 # Before the process group exists no exception hook adds the rank.
 UNRANKED = ("import", "init", "init0")
 
@@ -152,26 +158,28 @@ def hook(job, rank, where):
 
 
 def traceback(job, at, rank, where, text, names):
-    """The lines, and which of them explains."""
+    """The lines, which of them explains, and which explain as well."""
     final = fill(text, names).rstrip("\n").split("\n")
     marked = next((n for n, row in enumerate(final) if row.startswith("@")), 0)
     frames = [fill(row, names) for row in job.program.frames or FRAMES[where]]
-    rows = ["Traceback (most recent call last):", *frames, *(row.removeprefix("@") for row in final)]
-    rows, mark = job.program.wrap(at, rank, rows, 1 + len(frames) + marked)
-    return [hook(job, rank, where) + row for row in rows], mark
+    rows = ["Traceback (most recent call last):", *frames, *(row.lstrip("@&") for row in final)]
+    above = 1 + len(frames)
+    rows, mark = job.program.wrap(at, rank, rows, above + marked)
+    more = [n + mark - marked for n, row in enumerate(final) if row.startswith("&")]
+    return [hook(job, rank, where) + row for row in rows], mark, more
 
 
 def raise_it(job, at, rank, where, text, also=False, step=0):
-    rows, mark = traceback(job, at, rank, where, text, values(job, rank, step))
-    job.rank(at, rank, rows, "err", mark=mark, also=also)
+    rows, mark, more = traceback(job, at, rank, where, text, values(job, rank, step))
+    job.rank(at, rank, rows, "err", mark=mark, also=also, more=more)
 
 
 # Wordings that only a program on torch can have, and moments that a program without a training loop does not know.
 OF_TORCH = re.compile(
     "torch|Torch|DataLoader|RuntimeError: CUDA|cuDNN|Gloo|NCCL|Triton|DALI|state_dict|backward|store based|dist|your"
-    " module|cuda:"
+    " module|cuda:|mat1|grad_fn|ZeRO|DeepSpeed|CUDA_HOME|optimizer's group|inductor|[Nn]inja|inf checks"
 )
-OF_JAX = re.compile("XlaRuntimeError")
+OF_JAX = re.compile("jax|on-disk value|zarray")
 OF_VLLM = re.compile("cache blocks")
 SERVED = ("forward", "import", "load")
 

@@ -1,7 +1,8 @@
 """Failures that one rank, or each, raises as an exception. A row a kind, several wordings a row.
 
-A wording may have several lines; a line that begins with `@` explains the failure, else the first does. Names in braces
-are filled in by `values` of raise_it.py. `where` chooses the frames of the traceback and the moment: see FRAMES there.
+A wording may have several lines; a line that begins with `@` explains the failure, else the first does, and one that
+begins with `&` explains as well. Names in braces are filled in by `values` of raise_it.py. `where` chooses the frames
+of the traceback and the moment: see FRAMES there.
 """
 
 import collections

@@ -2,23 +2,11 @@
 
 from composer import aftermath
 from composer.job import Truth
-from composer.kinds import kind, lost_node, several
+from composer.kinds import endings, kind, lost_node, mpi, open_mpi, reported, several
 from composer.noise import slurmctld
 
 UNKNOWN = []
-
-
-def reported(job):
-    """A launcher reports how ranks end, so a rank that is gone differs from a rank that hangs."""
-    return job.launched in ("torchrun", "srun", "mpirun")
-
-
-def unknown(fits=lambda job: True):
-    def register(function):
-        UNKNOWN.append((function, fits))
-        return function
-
-    return register
+unknown = endings(UNKNOWN)
 
 
 # Stopped from outside
@@ -156,14 +144,6 @@ def agents_terminated(job, at):
 
 
 # MPI
-
-
-def mpi(job):
-    return job.launched == "mpirun"
-
-
-def open_mpi(job):
-    return job.launched == "mpirun" and job.layout != "mpi_hydra"
 
 
 @kind("mpi", open_mpi, 6)
