@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Logs of jobs that never ran, failed and healthy ones, by which `ncclwatch triage` can be judged.
 
-    compose_logs.py OUT [--jobs 200] [--seed 1] [--set a|b] [--noise FOLDER...] [--calm]
+    compose_logs.py OUT [--jobs 200] [--seed 1] [--set a|b|c] [--noise FOLDER...] [--calm]
 
 Writes OUT/job-NNN/ (the logs of a job) and OUT/truth.json (what is known to be true of each). FOLDER holds logs of
 healthy jobs: half of the jobs take passages from them. The same seed and folders give the same bytes.
 Jobs of set a share no failure, no unexplained end and no line of noise with jobs of set b; without --set jobs draw from
-both. With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
+both. Set c has failures, ends and noise from public reports that are in neither.
+With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
 The cases follow what frameworks, launchers and kernels write. They know nothing of triage's rules, and must not.
 """
 
@@ -81,8 +82,8 @@ def fail(rng, catalogue):
             return job, rng.choices(found, [weight for weight, _, _ in found])[0]
 
 
-def unexplained(job):
-    return [function for function, fits in job.catalogue.unknown if fits(job)]
+def fitting(job, endings):
+    return [function for function, fits in endings if fits(job)]
 
 
 def draw(rng, outcome, catalogue):
@@ -90,7 +91,7 @@ def draw(rng, outcome, catalogue):
     if outcome == "failed":
         return fail(rng, catalogue)
     job = new_job(rng, catalogue)
-    while outcome == "unknown" and not unexplained(job):
+    while outcome == "unknown" and not fitting(job, catalogue.unknown):
         job = new_job(rng, catalogue)
     return job, (1, False, None)
 
@@ -111,15 +112,20 @@ def run(job, outcome, early, happen):
         job.program.progress(ready, end, outcome == "healthy")
     add_noise(job, ready, end, outcome == "healthy")
     if outcome == "healthy":
-        job.program.finish(end + 1)
-        return Truth("healthy", "the job ran to its end")
+        return finish(job, end + 1)
     forget_future(job, end)
     if outcome == "unknown":
-        return Truth("unknown", rng.choice(unexplained(job))(job, end))
+        return Truth("unknown", rng.choice(fitting(job, job.catalogue.unknown))(job, end))
     truth, ended = happen(end, job.program.first + 250)
     if ended:
         aftermath.follow(job, ended)
     return truth
+
+
+def finish(job, at):
+    job.program.finish(at)
+    oddities = fitting(job, job.catalogue.healthy)
+    return Truth("healthy", job.rng.choice(oddities)(job, at) if oddities else "the job ran to its end")
 
 
 def add_noise(job, ready, end, healthy):

@@ -1,4 +1,4 @@
-"""What can happen to jobs: all of it, or one of two halves that share no failure and no line of noise.
+"""What can happen to jobs: all of it, one of two halves that share no failure and no line of noise, or set c.
 
 Rules that were written with sight of one half are judged by the other. An entry's own text or name decides its half,
 so an entry stays where it is when others come. Wordings that differ only in names and numbers stay together.
@@ -8,12 +8,30 @@ import re
 import zlib
 from typing import NamedTuple
 
-from composer import links, machines, noise, stopped
+from composer import (
+    found,
+    found_devices,
+    found_ends,
+    found_launch,
+    found_links,
+    found_noise,
+    found_rows,
+    found_rows_of_files,
+    found_stalls,
+    found_stopped,
+    links,
+    machines,
+    noise,
+    stopped,
+)
 from composer.kinds import KINDS
 from composer.raised import ROWS
 
-assert links and machines  # importing them fills KINDS
-SETS = ("a", "b")
+# Importing these fills the lists of kinds and of ends. Seeds depend on their order: links, machines, stopped.
+assert found_devices and found_ends and found_launch and found_links and found_stalls and found_stopped
+assert links and machines
+HALVES = ("a", "b")
+SETS = (*HALVES, "c")
 BIT = 20  # of the checksum: each category has entries in both halves by it
 LEADING = 6  # words of a text that tell it from others
 
@@ -25,9 +43,19 @@ class Catalogue(NamedTuple):
     noise: list
     kernel: list
     scheduler: list
+    healthy: list = []  # of (function, fits): what a job that went well writes after its end
 
 
 ALL = Catalogue(ROWS, KINDS, stopped.UNKNOWN, noise.TEXTS, noise.KERNEL, noise.SCHEDULER)
+FOUND = Catalogue(
+    found_rows.ROWS + found_rows_of_files.ROWS,
+    found.KINDS,
+    found.UNKNOWN,
+    found_noise.TEXTS,
+    found_noise.KERNEL,
+    found_noise.SCHEDULER,
+    found.HEALTHY,
+)
 
 
 def shape(text):
@@ -38,7 +66,7 @@ def shape(text):
 
 
 def half_of(name):
-    return SETS[zlib.crc32(name.encode()) >> BIT & 1]
+    return HALVES[zlib.crc32(name.encode()) >> BIT & 1]
 
 
 def of_texts(texts, half):
@@ -58,4 +86,6 @@ def half(name):
 
 
 def catalogue_of(name):
+    if name == "c":
+        return FOUND
     return half(name) if name else ALL
