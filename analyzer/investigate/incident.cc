@@ -64,8 +64,8 @@ std::vector<Moment> TimelineOf(const Material& material) {
     for (const TriageFinding& reported : material.triage->echoes) add(reported, "echo");
     if (!material.triage->confirmations.empty()) add(material.triage->confirmations.front(), "confirmation");
     for (const analyzer::Silent& silent : material.triage->silent)
-      moments.push_back({silent.last.at, fmt::format("rank {} writes its last line, {}:{}", silent.rank,
-                                                     silent.last.file, silent.last.line)});
+      moments.push_back({silent.at, fmt::format("rank {} writes its last line, {}:{}", silent.rank,
+                                                     silent.file, silent.line)});
   }
   std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) { return a.at < b.at; });
   return moments;

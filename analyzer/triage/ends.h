@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/triage/course.h"
 #include "analyzer/triage/scan.h"
 
 namespace ncclwatch::analyzer {
@@ -25,25 +26,6 @@ struct RankEnd {
   std::string file;
   std::uint64_t line = 0;
   bool consequence = false;  // of the end of another rank
-};
-
-// Which lines of a job can have ended a rank. A rank that went on after a line did not end of it.
-class Course {
- public:
-  Course(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files);
-
-  bool WentOn(const ScannedFile& file, const Match& match) const;
-  // It stands in the last lines of its rank, and no work follows.
-  bool IsLast(const ScannedFile& file, const Match& match) const;
-  // The job has done its work, and nobody says that it ended badly.
-  bool succeeded() const { return succeeded_; }
-
- private:
-  std::uint64_t LastProgress(const ScannedFile& file, int rank) const;
-  std::uint64_t Success(const ScannedFile& file, int rank) const;
-
-  const std::vector<Rule>& rules_;
-  bool succeeded_ = false;
 };
 
 // By time; those without a time come last.

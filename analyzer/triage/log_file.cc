@@ -39,7 +39,7 @@ bool ByTorchrun(const std::string& path, LogFile* file) {
 bool ByWord(const std::string& path, LogFile* file) {
   static const RE2 pattern(
       R"((?i)(?:^|[/._-]|\d)(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)(?:[^/\d][^/]*)?$)");
-  static const RE2 folder(R"((?i)/(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)/[^/]*$)");
+  static const RE2 folder(R"((?i)/(?:rank|task|proc|process|trainer)[_.-]?(\d+)/[^/]*$)");
   return RE2::PartialMatch(path, pattern, &file->rank) || RE2::PartialMatch(path, folder, &file->rank);
 }
 

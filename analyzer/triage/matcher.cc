@@ -66,7 +66,7 @@ class Keys {
   void RefuseOthers() {
     static const std::set<std::string_view> known = {"category", "role",      "confidence", "generic", "kernel",
                                                      "pattern",  "traceback", "summary",    "now",     "for_good",
-                                                     "weak",     "end",       "restart"};
+                                                     "weak",     "end",       "restart",    "peer"};
     for (const auto& [key, value] : table_)
       if (!known.count(key.str())) Wrong(fmt::format("`{}` is no key of a rule", key.str()));
   }
@@ -93,6 +93,7 @@ Rule ReadRule(std::string_view id, Keys* keys) {
   rule.generic = keys->Flag("generic");
   rule.kernel = keys->Flag("kernel");
   rule.weak = keys->Flag("weak");
+  rule.peer = keys->Flag("peer");
   rule.end = keys->Text("end", false);
   if (!rule.end.empty() && std::find(kEnds.begin(), kEnds.end(), rule.end) == kEnds.end())
     keys->Wrong(fmt::format("`end` is one of {}", fmt::join(kEnds, ", ")));

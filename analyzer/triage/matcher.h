@@ -35,6 +35,7 @@ struct Rule {
   bool generic = false;
   bool kernel = false;     // a line of the kernel's log: it may be about another job
   bool weak = false;       // healthy jobs write it too: it counts only if something else shows a failure
+  bool peer = false;       // a rank that lost another one writes it too
   std::string end;         // how a rank ended of which the line speaks: a name of EndKind in ends.h; empty: not said
   std::string restart;     // advice for whoever restarts; empty: that of the category
   bool traceback = false;  // the last line of a Python traceback that no other rule knows

@@ -141,11 +141,11 @@ std::string RestartText(const std::optional<Restart>& restart) {
 
 std::string SilentText(std::vector<Silent> ranks) {
   if (ranks.empty()) return "";
-  std::stable_sort(ranks.begin(), ranks.end(), [](const Silent& a, const Silent& b) { return a.last.at < b.last.at; });
+  std::stable_sort(ranks.begin(), ranks.end(), [](const Silent& a, const Silent& b) { return a.at < b.at; });
   std::string text = "\nstopped writing before the others\n";
   for (std::size_t i = 0; i < std::min(ranks.size(), kMostSilent); ++i)
-    text += fmt::format("  rank {} at {} ({}:{})\n", ranks[i].rank, TimeText(ranks[i].last.at), ranks[i].last.file,
-                        ranks[i].last.line);
+    text +=
+        fmt::format("  rank {} at {} ({}:{})\n", ranks[i].rank, TimeText(ranks[i].at), ranks[i].file, ranks[i].line);
   if (ranks.size() > kMostSilent) text += fmt::format("  and {} more ranks (--json)\n", ranks.size() - kMostSilent);
   return text;
 }
@@ -155,8 +155,7 @@ std::string SilentText(std::vector<Silent> ranks) {
 nlohmann::ordered_json TriageJson(const Triage& triage) {
   Json silent = Json::array();
   for (const Silent& rank : triage.silent)
-    silent.push_back(
-        {{"rank", rank.rank}, {"last_at", TimeText(rank.last.at)}, {"file", rank.last.file}, {"line", rank.last.line}});
+    silent.push_back({{"rank", rank.rank}, {"last_at", TimeText(rank.at)}, {"file", rank.file}, {"line", rank.line}});
   return {{"schema", "ncclwatch.triage/1"},
           {"files", triage.files},
           {"bytes", triage.bytes},
@@ -173,8 +172,9 @@ nlohmann::ordered_json TriageJson(const Triage& triage) {
 std::string TriageText(const Triage& triage) {
   std::string text;
   if (triage.causes.empty())
-    text =
-        triage.unknown ? "Something failed, and no rule knows why.\n" : "Nothing failed, as far as the rules know.\n";
+    text = triage.fell_silent ? "The job stopped writing in the midst of its work, and no line says why.\n"
+           : triage.unknown   ? "Something failed, and no rule knows why.\n"
+                              : "Nothing failed, as far as the rules know.\n";
   else
     text = InFull(triage.causes.front());
   text += UnexplainedText(triage.unexplained);

@@ -1,71 +1,26 @@
 #include "analyzer/triage/verdict.h"
 
-#include <absl/strings/numbers.h>
-#include <absl/strings/str_split.h>
+#include <fmt/format.h>
 #include <re2/re2.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "analyzer/triage/scan.h"
+#include "analyzer/triage/evidence.h"
+#include "analyzer/triage/waits.h"
 #include "analyzer/triage/whose.h"
 
 namespace ncclwatch::analyzer {
-
 namespace {
 
 // A cause that says more beats an exception or a signal that came up to this much earlier: clocks of kernel and
 // program differ, and an exception is often printed before its reason is.
 constexpr absl::Duration kSameMoment = absl::Seconds(60);
-// Ranks that show the same within this of the first are told together with it.
-constexpr absl::Duration kTogether = absl::Seconds(10);
 // Old lines of a kernel's log are about other jobs.
 constexpr absl::Duration kBeforeJob = absl::Minutes(5), kAfterJob = absl::Minutes(10);
-// What the kernel says may be about another job: it counts this long before and after a rank's end.
-constexpr absl::Duration kKernelBefore = absl::Minutes(10), kKernelAfter = absl::Minutes(2);
-
-// "{size}" by the field of that name. `all`: every one of them is there.
-std::string FillFields(std::string_view summary, const Match& match, bool* all) {
-  std::string text;
-  while (!summary.empty()) {
-    const std::size_t open = summary.find('{');
-    const std::size_t close = open == std::string_view::npos ? open : summary.find('}', open);
-    if (close == std::string_view::npos) break;
-    const std::string_view value = FieldOf(match, summary.substr(open + 1, close - open - 1));
-    *all = *all && !value.empty();
-    text.append(summary.substr(0, open)).append(value);
-    summary.remove_prefix(close + 1);
-  }
-  return text.append(summary);
-}
-
-// "[ ({signal})]" is left out if a field in it is empty.
-std::string Fill(std::string_view summary, const Match& match) {
-  std::string text;
-  while (!summary.empty()) {
-    const std::size_t open = summary.find('[');
-    const std::size_t close = open == std::string_view::npos ? open : summary.find(']', open);
-    bool all = true;
-    if (close == std::string_view::npos) return text + FillFields(summary, match, &all);
-    text += FillFields(summary.substr(0, open), match, &all);
-    all = true;
-    const std::string part = FillFields(summary.substr(open + 1, close - open - 1), match, &all);
-    if (all) text += part;
-    summary.remove_prefix(close + 1);
-  }
-  return text;
-}
-
-bool Earlier(const std::optional<absl::Time>& a, const std::optional<absl::Time>& b) {
-  if (a && b) return *a < *b;
-  return a && !b;
-}
 
 struct Window {
   absl::Time begin = absl::InfiniteFuture(), end = absl::InfinitePast();
@@ -75,215 +30,104 @@ struct Window {
 Window WindowOfJob(const std::vector<ScannedFile>& files) {
   Window window;
   for (const ScannedFile& file : files) {
-    for (const auto& [rank, last] : file.last) {
-      if (file.kernel || last.at == absl::Time()) continue;
-      window.begin = std::min(window.begin, last.first_at - kBeforeJob);
-      window.end = std::max(window.end, last.at + kAfterJob);
+    for (const Stream& stream : file.streams) {
+      if (file.kernel || !stream.last_at) continue;
+      window.begin = std::min(window.begin, stream.first_at.value_or(*stream.last_at) - kBeforeJob);
+      window.end = std::max(window.end, *stream.last_at + kAfterJob);
     }
   }
   return window;
 }
 
-using Key = std::pair<const Rule*, std::string>;
+using Key = std::tuple<const Rule*, std::string, Weight>;
+using Groups = std::map<Key, std::vector<const Match*>>;
 
-struct Group {
-  std::vector<const Match*> matches;
-  bool unsure = false;
-};
-
-class Case {
- public:
-  Case(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const HarmlessLines& baseline)
-      : rules_(rules), files_(files), course_(rules, files), ends_(EndsOf(rules, files, course_)) {
-    harmless_ = baseline.templates;
-    for (const ScannedFile& file : files) {
-      only_kernel_ = only_kernel_ && file.kernel;
-      for (const Match& match : file.matches) {
-        failed_ = failed_ || ShowsFailure(file, match);
-        if (rules[match.rule].role == Role::kEcho && !course_.WentOn(file, match)) lost_.insert(match.rank);
-        if (course_.WentOn(file, match) && rules[match.rule].role != Role::kConfirmation)
-          harmless_.insert(TemplateOf(match.text));
-      }
-    }
-    // The exit status of a rank that says it waited in vain, or lost another one, follows from that.
-    lost_.erase(-1);
-    for (RankEnd& ended : ends_)
-      if (lost_.count(ended.rank) && ended.how == EndKind::kExit) ended.consequence = true;
-  }
-
-  const std::vector<RankEnd>& ends() const { return ends_; }
-  const RankEnd* first() const { return FirstEnd(ends_); }
-  bool healthy() const { return !only_kernel_ && (!failed_ || course_.succeeded()); }
-
-  // Whether the match may be told as a cause, an echo or a confirmation.
-  bool Counts(const ScannedFile& file, const Match& match) const {
-    const Rule& rule = rules_[match.rule];
-    if (rule.role == Role::kSuccess || course_.WentOn(file, match)) return false;
-    if (rule.role != Role::kCause || only_kernel_) return true;
-    if (file.kernel) return KernelCounts(match);
-    if (match.chained && rule.traceback) return false;
-    if (!match.exception && harmless_.count(TemplateOf(match.text))) return false;
-    return !OnlyAWarning(rule, match) || course_.IsLast(file, match);
-  }
-
-  // An exception of a rank that had already said that it lost another one, or waited too long.
-  bool Follows(const ScannedFile& file, const Match& match) const {
-    const Rule& rule = rules_[match.rule];
-    if (!rule.generic || !rule.traceback) return false;
-    for (const Match& other : file.matches) {
-      const Rule& echo = rules_[other.rule];
-      const bool lost = echo.role == Role::kEcho && (echo.category == "timeout" || echo.category == "nccl");
-      if (lost && other.rank == match.rank && match.rank >= 0 && other.line < match.line) return true;
-    }
-    return false;
-  }
-
-  // Whether the cause's line belongs to an end, or is about what need not stand at one: the machine, numbers.
-  bool NearEnd(const TriageFinding& cause) const {
-    const Match& match = cause.first;
-    if (match.exception || !cause.rule->end.empty() || cause.rule->category == "numerics") return true;
-    for (const ScannedFile& file : files_)
-      if (file.file.path == match.file &&
-          (file.kernel ? KernelIsNear(*cause.rule, match) : course_.IsLast(file, match)))
-        return true;
-    return false;
-  }
-
- private:
-  static bool OnlyAWarning(const Rule& rule, const Match& match) {
-    if (rule.category == "numerics" || rule.category == "terminated" || rule.category == "hardware") return false;
-    return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
-  }
-
-  // A line that a healthy job does not write at its end.
-  bool ShowsFailure(const ScannedFile& file, const Match& match) const {
-    const Rule& rule = rules_[match.rule];
-    if (rule.role == Role::kSuccess || rule.weak || file.kernel || course_.WentOn(file, match)) return false;
-    if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
-    const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
-    return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match);
-  }
-
-  // A kill of a process that nobody knows matters only if a rank was killed.
-  bool KernelIsNear(const Rule& rule, const Match& match) const {
-    if (match.rank >= 0 || rule.category == "hardware" || ends_.empty()) return true;
-    return std::any_of(ends_.begin(), ends_.end(), [](const RankEnd& ended) { return ended.how == EndKind::kKilled; });
-  }
-
-  // About a process of this job, or at the time at which one of its ranks ended.
-  bool KernelCounts(const Match& match) const {
-    if (match.rank >= 0 || !match.at) return true;
-    bool any = false;
-    for (const RankEnd& ended : ends_) {
-      if (!ended.at) continue;
-      any = true;
-      if (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter) return true;
-    }
-    return !any;
-  }
-
-  const std::vector<Rule>& rules_;
-  const std::vector<ScannedFile>& files_;
-  const Course course_;
-  std::vector<RankEnd> ends_;
-  std::set<std::string> harmless_;  // templates of lines after which ranks went on
-  std::set<int> lost_;              // ranks with echoes
-  bool failed_ = false, only_kernel_ = true;
-};
-
-// Of the lines that are about this job: those of one rule together. `echoes`: causes that follow from others.
-std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Case& job,
-                            std::map<Key, Group>* follows) {
+// Of the lines that are about this job: those of one rule together. `follows`: causes that follow from others.
+Groups Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
+              Groups* follows) {
   const Window window = WindowOfJob(files);
-  std::map<Key, Group> groups;
+  Groups groups;
   for (const ScannedFile& file : files) {
     for (const Match& match : file.matches) {
-      if (!job.Counts(file, match)) continue;
+      if (!evidence.Counts(file, match)) continue;
       if (file.kernel && match.at && !window.Contains(*match.at)) continue;
       const Rule& rule = rules[match.rule];
-      std::map<Key, Group>& where = job.Follows(file, match) ? *follows : groups;
-      Group& group = where[{&rule, std::string(FieldOf(match, "exception"))}];
-      group.matches.push_back(&match);
-      // It may be about another job: no process of this one is named, and no time.
-      group.unsure = file.kernel && match.rank < 0 && !match.at;
+      const bool cause = rule.role == Role::kCause;
+      const Weight weight = cause ? evidence.WeightOf(file, match) : Weight::kOwn;
+      Groups& where = cause && evidence.Follows(file, match) ? *follows : groups;
+      where[{&rule, std::string(FieldOf(match, "exception")), weight}].push_back(&match);
     }
   }
   return groups;
 }
 
-// "0-3,7", as Slurm writes tasks.
-void AddRanks(std::string_view list, std::set<int>* ranks) {
-  constexpr int kMost = 1 << 16;
-  for (const absl::string_view part : absl::StrSplit(absl::string_view(list.data(), list.size()), ',')) {
-    const std::pair<std::string, std::string> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
-    int first = 0, last = 0;
-    if (!absl::SimpleAtoi(ends.first, &first)) continue;
-    if (!absl::SimpleAtoi(ends.second, &last)) last = first;
-    for (int rank = first; rank <= std::min(last, first + kMost); ++rank) ranks->insert(rank);
-  }
+struct Weighed {
+  TriageFinding cause;
+  Weight weight;
+};
+
+bool IsFirst(const TriageFinding& a, const TriageFinding& b) {
+  if (a.first.file == b.first.file) return a.first.line < b.first.line;
+  return IsEarlier(a.first.at, b.first.at);
 }
 
-TriageFinding Tell(const Key& key, Group group) {
-  std::stable_sort(group.matches.begin(), group.matches.end(),
-                   [](const Match* a, const Match* b) { return Earlier(a->at, b->at); });
-  TriageFinding reported;
-  reported.rule = key.first;
-  reported.confidence = group.unsure ? Confidence::kSuspected : key.first->confidence;
-  reported.first = *group.matches.front();
-  std::set<int> ranks;
-  for (const Match* match : group.matches) {
-    reported.lines += match->times;
-    const bool together = !match->at || !reported.first.at || *match->at - *reported.first.at <= kTogether;
-    if (!together) continue;
-    if (match->rank >= 0) ranks.insert(match->rank);
-    AddRanks(FieldOf(*match, "ranks"), &ranks);
-  }
-  reported.ranks.assign(ranks.begin(), ranks.end());
-  reported.summary = Fill(key.first->summary, reported.first);
-  return reported;
+// Whether both can be about one process.
+bool MaySameProcess(const TriageFinding& a, const TriageFinding& b) {
+  if (a.ranks.empty() || b.ranks.empty()) return true;
+  return std::find_first_of(a.ranks.begin(), a.ranks.end(), b.ranks.begin(), b.ranks.end()) != a.ranks.end();
 }
 
-// What says more is told before what says less at the same moment; then by time.
-void SortCauses(std::vector<TriageFinding>* causes) {
-  std::stable_sort(causes->begin(), causes->end(),
-                   [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });
+// By weight; then what says more before what says less of the same moment; then by time.
+std::vector<TriageFinding> Sorted(std::vector<Weighed> causes) {
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const Weighed& a, const Weighed& b) { return IsFirst(a.cause, b.cause); });
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const Weighed& a, const Weighed& b) { return a.weight < b.weight; });
   std::vector<TriageFinding> sorted;
-  while (!causes->empty()) {
-    auto next = causes->begin();
-    if (next->rule->generic) {
-      const auto better = std::find_if(causes->begin(), causes->end(), [&](const TriageFinding& other) {
-        const bool close = !other.first.at || !next->first.at || *other.first.at - *next->first.at <= kSameMoment;
-        return !other.rule->generic && close;
-      });
-      if (better != causes->end()) next = better;
+  while (!causes.empty()) {
+    auto next = causes.begin();
+    const auto says_more = [&](const Weighed& other) {
+      const auto &at = other.cause.first.at, &from = next->cause.first.at;
+      const bool close = !at || !from || *at - *from <= kSameMoment;
+      return !other.cause.rule->generic && other.weight == next->weight && close &&
+             MaySameProcess(other.cause, next->cause);
+    };
+    if (next->cause.rule->generic) {
+      const auto better = std::find_if(causes.begin(), causes.end(), says_more);
+      if (better != causes.end()) next = better;
     }
-    sorted.push_back(std::move(*next));
-    causes->erase(next);
+    sorted.push_back(std::move(next->cause));
+    causes.erase(next);
   }
-  *causes = std::move(sorted);
+  return sorted;
 }
 
 std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
   constexpr absl::Duration kLeast = absl::Seconds(30);
   constexpr double kGaps = 20;  // of its own lines
-  std::map<int, LastLine> last;
+  struct Last {
+    const Stream* stream;
+    const std::string* file;
+  };
+  std::map<int, Last> last;
   for (const ScannedFile& file : files) {
-    for (const auto& [rank, line] : file.last) {
-      if (rank < 0 || file.kernel || line.at == absl::Time()) continue;
-      auto [row, fresh] = last.emplace(rank, line);
-      if (!fresh && line.at > row->second.at) row->second = line;
+    for (const Stream& stream : file.streams) {
+      if (stream.rank < 0 || file.kernel || !stream.last_at || !stream.first_at) continue;
+      auto [row, fresh] = last.emplace(stream.rank, Last{&stream, &file.file.path});
+      if (!fresh && *stream.last_at > *row->second.stream->last_at) row->second = {&stream, &file.file.path};
     }
   }
   std::vector<absl::Time> ends;
-  for (const auto& [rank, line] : last) ends.push_back(line.at);
+  for (const auto& [rank, of] : last) ends.push_back(*of.stream->last_at);
   std::vector<Silent> silent;
   if (ends.size() < 3) return silent;
   std::nth_element(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(ends.size() / 2), ends.end());
   const absl::Time middle = ends[ends.size() / 2];
-  for (const auto& [rank, line] : last) {
-    const double lines = static_cast<double>(std::max<std::uint64_t>(line.lines, 1));
-    const absl::Duration gap = std::max(kLeast, kGaps * ((line.at - line.first_at) / lines));
-    if (middle - line.at > gap) silent.push_back({rank, line});
+  for (const auto& [rank, of] : last) {
+    const double lines = static_cast<double>(std::max<std::uint64_t>(of.stream->lines, 1));
+    const absl::Duration gap = std::max(kLeast, kGaps * ((*of.stream->last_at - *of.stream->first_at) / lines));
+    if (middle - *of.stream->last_at > gap)
+      silent.push_back({rank, *of.stream->last_at, *of.file, of.stream->last_line});
   }
   // Where many stop early, the others are those that are odd.
   if (silent.size() * 2 > last.size()) silent.clear();
@@ -292,32 +136,26 @@ std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
 
 // Causes that stand at an end come before lines that only look bad. If a rank's end was seen, the latter explain
 // nothing.
-void PreferEnds(const Case& job, std::vector<TriageFinding>* causes) {
+void PreferEnds(const Evidence& evidence, std::vector<TriageFinding>* causes) {
   const auto rest = std::stable_partition(causes->begin(), causes->end(),
-                                          [&](const TriageFinding& cause) { return job.NearEnd(cause); });
-  const RankEnd* const first = job.first();
-  if (first && first->rank >= 0 && rest == causes->begin()) causes->clear();
+                                          [&](const TriageFinding& cause) { return evidence.NearEnd(cause); });
+  const RankEnd* const first = evidence.first();
+  const auto is_vague = [](const TriageFinding& cause) { return cause.confidence != Confidence::kCertain; };
+  if (first && first->rank >= 0 && rest == causes->begin())
+    causes->erase(std::remove_if(causes->begin(), causes->end(), is_vague), causes->end());
 }
 
-// Certain only if the line stands at an end.
-void Weigh(const Case& job, std::vector<TriageFinding>* causes) {
+// Certain only if the line stands at an end, and no other cause may have come before it.
+void Weigh(const Evidence& evidence, std::vector<TriageFinding>* causes) {
   for (TriageFinding& cause : *causes)
-    if (cause.confidence == Confidence::kCertain && !job.NearEnd(cause)) cause.confidence = Confidence::kLikely;
+    if (cause.confidence == Confidence::kCertain && !evidence.NearEnd(cause)) cause.confidence = Confidence::kLikely;
 }
 
-// All ranks but one say that they waited: a cause without a rank belongs to that one.
-int RankMissingFrom(const std::vector<TriageFinding>& echoes) {
+std::vector<int> RanksThatWaited(const std::vector<TriageFinding>& echoes) {
   std::set<int> waited;
   for (const TriageFinding& echo : echoes)
     if (echo.rule->category == "timeout") waited.insert(echo.ranks.begin(), echo.ranks.end());
-  if (waited.size() < 2) return -1;
-  int missing = -1;
-  for (int rank = 0; rank < *waited.rbegin(); ++rank) {
-    if (waited.count(rank)) continue;
-    if (missing >= 0) return -1;
-    missing = rank;
-  }
-  return missing;
+  return {waited.begin(), waited.end()};
 }
 
 int Attempts(const std::vector<ScannedFile>& files, const Rule* rule, const std::vector<Rule>& rules) {
@@ -346,19 +184,18 @@ void Advise(const std::vector<Rule>& rules, const std::vector<ScannedFile>& file
 }
 
 // Nobody explains the first end: the rank's own last lines are quoted.
-void QuoteLastLines(const std::vector<ScannedFile>& files, const Case& job, Triage* triage) {
+void QuoteLastLines(const std::vector<ScannedFile>& files, const Evidence& evidence, Triage* triage) {
   constexpr std::size_t kMost = 12;
-  const RankEnd* const first = job.first();
+  const RankEnd* const first = evidence.first();
   if (!first) return;
   triage->unexplained = Unexplained{*first, {}};
   std::vector<std::string>& lines = triage->unexplained->lines;
-  for (const ScannedFile& file : files) {
-    if (file.kernel || (file.file.rank >= 0 && file.file.rank != first->rank)) continue;
-    if (file.file.rank < 0 && file.file.path != first->file) continue;
-    for (const TailLine& line : file.tail)
-      if ((line.rank < 0 || line.rank == first->rank) && (file.file.rank >= 0 || line.line <= first->line))
-        lines.push_back(line.text);
-  }
+  for (const ScannedFile& file : files)
+    for (const Stream& stream : file.streams)
+      for (const TailLine& line : stream.tail)
+        if (!file.kernel &&
+            (first->rank >= 0 ? stream.rank == first->rank : file.file.path == first->file && line.line <= first->line))
+          lines.push_back(line.text);
   if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kMost));
 }
 
@@ -368,30 +205,103 @@ void AddSilent(Triage* triage) {
                                    [&](const RankEnd& ended) { return ended.rank == silent.rank; });
     if (!known)
       triage->ended.push_back(
-          {silent.rank, EndKind::kSilent, std::nullopt, silent.last.at, silent.last.file, silent.last.line, false});
+          {silent.rank, EndKind::kSilent, std::nullopt, silent.at, silent.file, silent.line, false});
   }
   std::stable_sort(triage->ended.begin(), triage->ended.end(),
-                   [](const RankEnd& a, const RankEnd& b) { return Earlier(a.at, b.at); });
+                   [](const RankEnd& a, const RankEnd& b) { return IsEarlier(a.at, b.at); });
 }
 
-// Nothing else is known: the first that speaks of the failure at all. Who fell silent before is whom it waited for.
-void TakeEcho(Triage* triage) {
-  const auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), [](const TriageFinding& echo) {
-    return echo.rule->role == Role::kEcho && !echo.rule->weak;
-  });
-  if (first == triage->echoes.end()) return;
-  TriageFinding reported = *first;
-  triage->echoes.erase(first);
-  // That they waited too long is a fact; what else an echo says is a guess.
-  reported.confidence = reported.rule->category == "timeout" ? Confidence::kLikely : Confidence::kSuspected;
-  const std::string& category = reported.rule->category;
-  const bool waits = category == "timeout" || category == "nccl" || category == "network";
-  if (waits && !triage->silent.empty()) {
-    reported.ranks.clear();
-    for (const Silent& silent : triage->silent) reported.ranks.push_back(silent.rank);
-    reported.summary += " Before that, the ranks named here stopped writing.";
+// What only says that something ended, but not a kill or a crash of a rank that lost nobody.
+bool IsWeakerThanWaiting(const Evidence& evidence, const TriageFinding& cause) {
+  if (cause.ranks.empty() || cause.rule->end == "exit") return true;
+  return std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return evidence.lost().count(rank) > 0; });
+}
+
+std::optional<TriageFinding> OddCallFinding(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+  const auto odd = OddCallOf(rules, files);
+  const auto rule =
+      std::find_if(rules.begin(), rules.end(), [](const Rule& each) { return each.id == "nccl.another_collective"; });
+  if (!odd || rule == rules.end()) return std::nullopt;
+  TriageFinding told = Tell(*rule, {odd->first});
+  told.ranks = odd->ranks;
+  told.summary = fmt::format("Another collective than on the other ranks: {} instead of {}.", odd->theirs, odd->others);
+  return told;
+}
+
+// Who waited says who did not come: below the line, or by being missing.
+void NameAbsent(const std::vector<ScannedFile>& files, const Triage& triage, TriageFinding* wait) {
+  std::vector<int> absent = RanksBelow(files, wait->first);
+  if (absent.empty() && wait->rule->category == "timeout") absent = MissingFrom(files, RanksThatWaited(triage.echoes));
+  if (absent.empty())
+    for (const Silent& silent : triage.silent) absent.push_back(silent.rank);
+  if (absent.empty()) return;
+  wait->ranks = std::move(absent);
+  wait->summary += " The ranks named here did not come.";
+}
+
+// Nothing explains an end: the first that speaks of the failure at all.
+void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
+              Triage* triage) {
+  const bool weaker = std::all_of(triage->causes.begin(), triage->causes.end(),
+                                  [&](const TriageFinding& cause) { return IsWeakerThanWaiting(evidence, cause); });
+  if (!weaker) return;
+  if (auto odd = OddCallFinding(rules, files)) {
+    triage->causes.insert(triage->causes.begin(), *std::move(odd));
+    return;
   }
-  triage->causes.push_back(std::move(reported));
+  const auto is_echo = [](const TriageFinding& echo) { return echo.rule->role == Role::kEcho && !echo.rule->weak; };
+  const auto says_why = [&](const TriageFinding& echo) { return is_echo(echo) && echo.rule->category != "terminated"; };
+  auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), says_why);
+  if (first == triage->echoes.end()) first = std::find_if(triage->echoes.begin(), triage->echoes.end(), is_echo);
+  if (first == triage->echoes.end()) return;
+  TriageFinding told = *first;
+  const std::string& category = told.rule->category;
+  // That they waited too long is a fact; what else an echo says is a guess.
+  told.confidence = category == "timeout" ? Confidence::kLikely : Confidence::kSuspected;
+  if (category == "timeout" || category == "nccl" || category == "network") NameAbsent(files, *triage, &told);
+  triage->echoes.erase(first);
+  triage->causes.insert(triage->causes.begin(), std::move(told));
+}
+
+// All ranks compare themselves with others: the odd one is to be found.
+void NameOddCall(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, Triage* triage) {
+  if (triage->causes.front().rule->id != "nccl.another_collective") return;
+  if (auto odd = OddCallFinding(rules, files)) triage->causes.front() = *std::move(odd);
+}
+
+// The first cause names no rank: it may be that of the first end, or the one for which all others waited.
+void NameRank(const std::vector<ScannedFile>& files, const Evidence& evidence, Triage* triage) {
+  TriageFinding& cause = triage->causes.front();
+  const RankEnd* const first = evidence.first();
+  if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
+    cause.ranks = {first->rank};
+  else if (const auto missing = MissingFrom(files, RanksThatWaited(triage->echoes));
+           cause.first.exception && missing.size() == 1)
+    cause.ranks = missing;
+}
+
+// Sorts what counts into the three lists. Returns the weight of the first cause.
+Weight Sort(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
+            Triage* triage) {
+  Groups follows;
+  std::vector<Weighed> causes;
+  Weight least = Weight::kElsewhere;
+  for (auto& [key, matches] : Gather(rules, files, evidence, &follows)) {
+    const auto& [rule, exception, weight] = key;
+    TriageFinding told = Tell(*rule, std::move(matches));
+    if (rule->role != Role::kCause) {
+      (rule->role == Role::kEcho ? triage->echoes : triage->confirmations).push_back(std::move(told));
+      continue;
+    }
+    if (weight == Weight::kElsewhere) told.confidence = Confidence::kSuspected;
+    least = std::min(least, weight);
+    causes.push_back({std::move(told), weight});
+  }
+  for (auto& [key, matches] : follows) triage->echoes.push_back(Tell(*std::get<0>(key), std::move(matches)));
+  triage->causes = Sorted(std::move(causes));
+  for (std::vector<TriageFinding>* list : {&triage->echoes, &triage->confirmations})
+    std::stable_sort(list->begin(), list->end(), IsFirst);
+  return least;
 }
 
 }  // namespace
@@ -411,30 +321,21 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
     triage.bytes += file.bytes;
     if (!file.error.empty()) triage.failures.push_back(file.file.path + ": " + file.error);
   }
-  const Case job(rules, files, baseline);
-  triage.ended = job.ends();
+  const Evidence evidence(rules, files, baseline.templates);
+  triage.ended = evidence.ends();
   triage.silent = SilentRanks(files);
-  if (job.healthy()) return triage;
+  if (evidence.healthy()) return triage;
   AddSilent(&triage);
-  std::map<Key, Group> follows;
-  for (auto& [key, group] : Gather(rules, files, job, &follows)) {
-    std::vector<TriageFinding>& list = key.first->role == Role::kCause  ? triage.causes
-                                       : key.first->role == Role::kEcho ? triage.echoes
-                                                                        : triage.confirmations;
-    list.push_back(Tell(key, std::move(group)));
-  }
-  for (auto& [key, group] : follows) triage.echoes.push_back(Tell(key, std::move(group)));
-  SortCauses(&triage.causes);
-  PreferEnds(job, &triage.causes);
-  for (std::vector<TriageFinding>* list : {&triage.echoes, &triage.confirmations})
-    std::stable_sort(list->begin(), list->end(),
-                     [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });
-  if (!triage.causes.empty() && triage.causes.front().ranks.empty() && triage.causes.front().first.exception)
-    if (const int rank = RankMissingFrom(triage.echoes); rank >= 0) triage.causes.front().ranks = {rank};
-  Weigh(job, &triage.causes);
-  if (triage.causes.empty() && !(job.first() && job.first()->rank >= 0)) TakeEcho(&triage);
+  const Weight weight = Sort(rules, files, evidence, &triage);
+  PreferEnds(evidence, &triage.causes);
+  if (!triage.causes.empty() && triage.causes.front().ranks.empty()) NameRank(files, evidence, &triage);
+  if (!triage.causes.empty()) NameOddCall(rules, files, &triage);
+  Weigh(evidence, &triage.causes);
+  const bool known = evidence.first() && evidence.first()->rank >= 0;
+  if (triage.causes.empty() ? !known : weight > Weight::kPeer) TakeEcho(rules, files, evidence, &triage);
   triage.unknown = triage.causes.empty();
-  if (triage.unknown) QuoteLastLines(files, job, &triage);
+  triage.fell_silent = triage.unknown && evidence.fell_silent();
+  if (triage.unknown) QuoteLastLines(files, evidence, &triage);
   Advise(rules, files, &triage);
   return triage;
 }

@@ -10,25 +10,18 @@
 #include <vector>
 
 #include "analyzer/triage/ends.h"
+#include "analyzer/triage/finding.h"
 #include "analyzer/triage/restart.h"
 #include "analyzer/triage/scan.h"
 
 namespace ncclwatch::analyzer {
 
-// The lines of one rule, of one exception where it is about exceptions; the first of them is quoted.
-struct TriageFinding {
-  const Rule* rule = nullptr;
-  Confidence confidence = Confidence::kSuspected;
-  std::vector<int> ranks;  // ascending; empty: not known
-  Match first;
-  std::string summary;
-  std::uint64_t lines = 0;
-};
-
 // A rank that wrote nothing more while the others went on.
 struct Silent {
   int rank = -1;
-  LastLine last;
+  absl::Time at;
+  std::string file;
+  std::uint64_t line = 0;
 };
 
 // Templates of lines that matched rules in the logs of a run that went well: they mean nothing.
@@ -52,6 +45,7 @@ struct Triage {
   std::optional<Unexplained> unexplained;
   std::optional<Restart> restart;     // nullopt: nothing failed
   bool unknown = false;               // something failed, and no rule says why
+  bool fell_silent = false;           // unknown, and all stopped writing in the midst of their work
   std::vector<std::string> failures;  // files that could not be read, and why
 };
 

@@ -1,6 +1,8 @@
 #include "analyzer/triage/whose.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
+#include <re2/re2.h>
 
 #include <cctype>
 #include <map>
@@ -38,7 +40,8 @@ namespace {
 
 struct Known {
   std::map<int, int> by_pid;
-  std::map<std::pair<std::string, int>, int> by_local_rank;  // host and local rank
+  std::map<std::pair<std::string, int>, int> by_local_rank;   // host and local rank
+  std::map<std::pair<std::string, std::string>, int> by_gpu;  // host and PCI bus
   std::set<std::string> hosts;
 };
 
@@ -46,6 +49,8 @@ Known Gather(const std::vector<ScannedFile>& files) {
   Known known;
   for (const ScannedFile& file : files) {
     known.by_pid.insert(file.ranks_of_pids.begin(), file.ranks_of_pids.end());
+    known.by_gpu.insert(file.ranks_of_gpus.begin(), file.ranks_of_gpus.end());
+    for (const auto& [gpu, rank] : file.ranks_of_gpus) known.hosts.insert(gpu.first);
     // torchrun's table: the line after "rank : 3 (local_rank: 3)" says "exitcode : 1 (pid: 4711)".
     int row_rank = -1;
     std::uint64_t row_line = 0;
@@ -77,8 +82,26 @@ int FailedRankOfTable(const std::vector<Rule>& rules, const ScannedFile& file) {
   return failed.size() == 1 ? *failed.begin() : -1;
 }
 
-// The driver's lines about one GPU: one of them names the process.
+// The host whose kernel wrote the file: one that ranks name, and that stands in the file's name.
+std::string HostOfKernel(const Known& known, const ScannedFile& file) {
+  std::string host;
+  for (const std::string& each : known.hosts)
+    if (each.size() > host.size() && file.file.path.find(each) != std::string::npos) host = each;
+  return host;
+}
+
+// "0000:dc:00" is bus dc.
+int RankOfGpu(const Known& known, const std::string& host, std::string_view pci) {
+  static const RE2 pattern(R"(([0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?$)");
+  std::string bus;
+  if (!RE2::PartialMatch(re2::StringPiece(pci.data(), pci.size()), pattern, &bus)) return -1;
+  const auto rank = known.by_gpu.find({host, absl::AsciiStrToLower(bus)});
+  return rank == known.by_gpu.end() ? -1 : rank->second;
+}
+
+// The driver's lines about one GPU: one of them names the process, or NCCL had said whose GPU it is.
 void SettleGpus(const Known& known, ScannedFile* file) {
+  const std::string host = HostOfKernel(known, *file);
   std::map<std::string, int, std::less<>> ranks;
   const auto rank_of = [&](const Match& match) {
     const auto pid = known.by_pid.find(match.pid);
@@ -88,7 +111,9 @@ void SettleGpus(const Known& known, ScannedFile* file) {
     if (!FieldOf(match, "gpu").empty() && rank_of(match) >= 0) ranks.emplace(FieldOf(match, "gpu"), rank_of(match));
   for (Match& match : file->matches) {
     const auto gpu = ranks.find(FieldOf(match, "gpu"));
-    if (match.rank < 0 && gpu != ranks.end()) match.rank = gpu->second;
+    if (match.host.empty()) match.host = host;
+    if (match.rank < 0)
+      match.rank = gpu != ranks.end() ? gpu->second : RankOfGpu(known, match.host, FieldOf(match, "gpu"));
   }
 }
 
@@ -97,7 +122,20 @@ int RankOfFile(const ScannedFile& file) {
   if (!file.file.is_local) return -1;
   for (const Match& match : file.matches)
     if (match.rank >= 0) return match.rank;
-  return -1;
+  return file.named_rank;
+}
+
+// Files of one process each that say which rank they are: several do, and no two say the same.
+void TakeNamedRanks(std::vector<ScannedFile>* files) {
+  std::multiset<int> named;
+  const auto is_open = [](const ScannedFile& file) {
+    return file.streams.size() == 1 && !file.streams.front().is_process() && file.named_rank >= 0 && !file.kernel;
+  };
+  for (const ScannedFile& file : *files)
+    if (is_open(file)) named.insert(file.named_rank);
+  if (named.size() < 2) return;
+  for (ScannedFile& file : *files)
+    if (is_open(file) && named.count(file.named_rank) == 1) file.streams.front().rank = file.named_rank;
 }
 
 // Pids of two containers may be equal: those of the match's own file go first.
@@ -111,12 +149,19 @@ int RankOfPid(const Known& known, const ScannedFile& file, int pid) {
 }  // namespace
 
 void SettleRanks(const std::vector<Rule>& rules, std::vector<ScannedFile>* files) {
+  TakeNamedRanks(files);
   const Known known = Gather(*files);
   for (ScannedFile& file : *files) {
     const int of_file = RankOfFile(file);
     const int of_table = FailedRankOfTable(rules, file);
     if (file.kernel) SettleGpus(known, &file);
+    for (Stream& stream : file.streams) {
+      if (stream.rank < 0) stream.rank = of_file;
+      if (stream.rank < 0) stream.rank = RankOfPid(known, file, stream.pid);
+    }
     for (Match& match : file.matches) {
+      const Stream& stream = file.streams[match.stream];
+      if (match.rank < 0 && rules[match.rule].role != Role::kConfirmation) match.rank = stream.rank;
       if (match.rank < 0) match.rank = of_file;
       if (match.rank < 0) match.rank = RankOfPid(known, file, match.pid);
       if (match.rank < 0 && match.exception && rules[match.rule].role == Role::kCause) match.rank = of_table;
@@ -127,10 +172,6 @@ void SettleRanks(const std::vector<Rule>& rules, std::vector<ScannedFile>* files
       else if (known.hosts.size() <= 1 && !file.file.is_local)
         match.rank = match.local_rank;
     }
-    const auto last = file.last.find(-1);
-    if (of_file < 0 || last == file.last.end()) continue;
-    file.last.emplace(of_file, last->second);
-    file.last.erase(last);
   }
 }
 

@@ -1,0 +1,146 @@
+#include "analyzer/triage/course.h"
+
+#include <absl/strings/numbers.h>
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <string>
+
+#include "analyzer/triage/lines.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+// Who wrote so much for so long afterwards did not fail of it.
+constexpr std::uint64_t kWentOnLines = 200;
+constexpr absl::Duration kWentOnFor = absl::Minutes(1);
+// Ranks that wait for one that has ended may still write of the step before.
+constexpr absl::Duration kUnderWay = absl::Seconds(90);
+
+using Kind = TailLine::Kind;
+
+std::uint64_t CountBehind(const Stream& stream, std::uint64_t line, Kind kind) {
+  return static_cast<std::uint64_t>(std::count_if(stream.tail.begin(), stream.tail.end(), [&](const TailLine& row) {
+    return row.line > line && row.kind == kind;
+  }));
+}
+
+// "step 500/500", "100%|": nothing is left to do.
+bool IsFinal(const std::string& text) {
+  static const RE2 pattern(R"((\d+) ?(?:/|of) ?(\d+))");
+  re2::StringPiece rest(text);
+  for (std::int64_t done = 0, all = 0; RE2::FindAndConsume(&rest, pattern, &done, &all);)
+    if (all > 1 && done >= all) return true;
+  return text.find("100%") != std::string::npos;
+}
+
+// Its last line of any meaning is one of progress, and not the last of all.
+bool StopsAtWork(const Stream& stream) {
+  const auto last = std::find_if(stream.tail.rbegin(), stream.tail.rend(), [](const TailLine& line) {
+    return line.kind != Kind::kOther && LevelOf(line.text) != LogLevel::kWarning;
+  });
+  return last != stream.tail.rend() && last->kind == Kind::kProgress && !IsFinal(last->text);
+}
+
+bool HasProgress(const Stream& stream) { return CountBehind(stream, 0, Kind::kProgress) > 0; }
+
+bool FellSilent(const std::vector<ScannedFile>& files) {
+  constexpr std::uint64_t kAtWork = 5;  // lines of progress of a rank
+  bool worked = false;
+  for (const ScannedFile& file : files) {
+    for (const Stream& stream : file.streams) {
+      if (file.kernel || !HasProgress(stream)) continue;
+      if (!StopsAtWork(stream)) return false;
+      worked = worked || CountBehind(stream, 0, Kind::kProgress) >= kAtWork;
+    }
+  }
+  return worked;
+}
+
+}  // namespace
+
+bool SpeaksOfEnd(const Rule& rule, const Match& match) { return match.exception || !rule.end.empty(); }
+
+Course::Course(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) : rules_(rules) {
+  for (const ScannedFile& file : files)
+    for (const Stream& stream : file.streams) last_progress_ = std::max(last_progress_, stream.progress_at);
+  for (const ScannedFile& file : files) {
+    for (const Match& match : file.matches)
+      succeeded_ = succeeded_ || (rules[match.rule].role == Role::kSuccess && rules[match.rule].end == "normal" &&
+                                  !Worked(file, match));
+  }
+  for (const ScannedFile& file : files)
+    for (const Match& match : file.matches)
+      if (DeniesSuccess(file, match)) succeeded_ = false;
+  fell_silent_ = !succeeded_ && FellSilent(files);
+}
+
+// It says that something ended badly. What stands in a file that says that all is done is about cleaning up, but for an
+// exception behind.
+bool Course::DeniesSuccess(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (rule.role == Role::kSuccess || !SpeaksOfEnd(rule, match) || !IsLast(file, match)) return false;
+  const std::uint64_t success = Success(file, -1);
+  return success == 0 || (match.exception && rule.role == Role::kCause && match.line > success);
+}
+
+// The line with which the job (in this file), or this rank, said that all is done; 0: none.
+std::uint64_t Course::Success(const ScannedFile& file, int rank) const {
+  std::uint64_t last = 0;
+  for (const Match& match : file.matches) {
+    const Rule& rule = rules_[match.rule];
+    if (rule.role != Role::kSuccess || Worked(file, match)) continue;
+    if (rule.end == "normal" || match.rank == rank) last = match.line;
+  }
+  return last;
+}
+
+// Work follows: two steps of whoever they are, or one of its own.
+bool Course::Worked(const ScannedFile& file, const Match& match) const {
+  const Stream& own = file.streams[match.stream];
+  if (own.is_process() && CountBehind(own, match.line, Kind::kProgress) > 0) return true;
+  const auto two_steps = [&](const Stream& stream) { return CountBehind(stream, match.line, Kind::kProgress) >= 2; };
+  if (std::any_of(file.streams.begin(), file.streams.end(), two_steps)) return true;
+  return match.own_time && last_progress_ && *last_progress_ > *match.at + kUnderWay;
+}
+
+// Something else ended its process later.
+bool Course::EndedLater(const ScannedFile& file, const Match& match) const {
+  return std::any_of(file.matches.begin(), file.matches.end(), [&](const Match& other) {
+    const Rule& rule = rules_[other.rule];
+    const bool ends = SpeaksOfEnd(rule, other) || (rule.role == Role::kEcho && !rule.weak);
+    return other.stream == match.stream && other.line > match.line && ends && !other.chained;
+  });
+}
+
+bool Course::WentOn(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (file.kernel) return false;
+  const std::uint64_t success = Success(file, match.rank);
+  if (success > match.line) return true;
+  // What a rank says while it cleans up after its work.
+  if (success > 0 && (!match.exception || rule.role == Role::kEcho)) return true;
+  if (Worked(file, match)) return true;
+  // Numbers that go bad, and hardware, do not stop the rank that writes the line at once.
+  if (!match.exception && (rule.category == "numerics" || rule.category == "hardware")) return false;
+  const Stream& stream = file.streams[match.stream];
+  if (match.caught || (!match.exception && rule.role == Role::kCause && SaysItGoesOn(match.text))) return true;
+  if (match.exception && stream.is_process()) {
+    const std::uint64_t ordinary = CountBehind(stream, match.line, Kind::kOrdinary);
+    if (ordinary >= 2 || (ordinary == 1 && EndedLater(file, match))) return true;
+  }
+  // A time from a line above says little in a file of many.
+  if (!match.at || !stream.last_at || !(match.own_time || stream.is_process())) return false;
+  return stream.last_line > match.line + kWentOnLines && *stream.last_at - *match.at > kWentOnFor;
+}
+
+bool Course::IsLast(const ScannedFile& file, const Match& match) const {
+  constexpr std::uint64_t kLastLines = 60;
+  const Stream& stream = file.streams[match.stream];
+  if (file.kernel || WentOn(file, match) || stream.tail.empty()) return false;
+  const auto behind = std::count_if(stream.tail.begin(), stream.tail.end(),
+                                    [&](const TailLine& line) { return line.line > match.line; });
+  return stream.tail.front().line <= match.line + 1 && static_cast<std::uint64_t>(behind) <= kLastLines;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,122 @@
+#include "analyzer/triage/evidence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/triage/whose.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+// What the kernel says may be about another job: it counts this long before and after an end.
+constexpr absl::Duration kKernelBefore = absl::Minutes(10), kKernelAfter = absl::Minutes(2);
+
+bool OnlyAWarning(const Rule& rule, const Match& match) {
+  if (rule.category == "numerics" || rule.category == "terminated" || rule.category == "hardware") return false;
+  return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
+}
+
+bool IsStatement(const Rule& rule) { return rule.generic && !rule.end.empty() && rule.category == "terminated"; }
+
+}  // namespace
+
+Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files,
+                   std::set<std::string> harmless)
+    : rules_(rules),
+      files_(files),
+      course_(rules, files),
+      ends_(EndsOf(rules, files, course_)),
+      harmless_(std::move(harmless)) {
+  for (const ScannedFile& file : files) {
+    only_kernel_ = only_kernel_ && file.kernel;
+    for (const auto& [pid, rank] : file.ranks_of_pids) pids_.insert(pid);
+    for (const Match& match : file.matches) {
+      const Rule& rule = rules[match.rule];
+      const bool went_on = course_.WentOn(file, match);
+      failed_ = failed_ || ShowsFailure(file, match);
+      if (rule.role == Role::kEcho && !rule.weak && !went_on) lost_.insert(match.rank);
+      if (went_on && rule.role != Role::kConfirmation) harmless_.insert(TemplateOf(match.text));
+      if (!file.kernel && match.pid >= 0) pids_.insert(match.pid);
+    }
+  }
+  // The exit, or abort, of a rank that says it waited in vain, or lost another one, follows from that.
+  lost_.erase(-1);
+  for (RankEnd& ended : ends_) {
+    const bool follows = ended.how == EndKind::kExit || ended.how == EndKind::kSignal;
+    if (follows && lost_.count(ended.rank)) ended.consequence = true;
+    if (ended.at) moments_.push_back(*ended.at);
+  }
+  for (const ScannedFile& file : files)
+    for (const Stream& stream : file.streams)
+      if (!file.kernel && stream.last_at && ends_.empty()) moments_.push_back(*stream.last_at);
+}
+
+bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (rule.role == Role::kSuccess || course_.WentOn(file, match)) return false;
+  if (rule.role != Role::kCause || only_kernel_) return true;
+  if (file.kernel) return IsTied(match) || (rule.category == "hardware" && moments_.empty() && !fell_silent());
+  if (fell_silent() || (match.chained && rule.traceback)) return false;
+  const bool last = course_.IsLast(file, match);
+  if (harmless_.count(TemplateOf(match.text)) && !(match.exception && last)) return false;
+  return !OnlyAWarning(rule, match);
+}
+
+bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (IsStatement(rule) && lost_.count(match.rank)) return true;
+  // srun cancels a step of which a task has failed.
+  if (FieldOf(match, "what") == "STEP" && first() && first()->how != EndKind::kCancelled) return true;
+  if (!rule.peer && !IsStatement(rule) && !(rule.generic && rule.traceback)) return false;
+  return std::any_of(file.matches.begin(), file.matches.end(), [&](const Match& other) {
+    const Rule& echo = rules_[other.rule];
+    const bool lost = echo.role == Role::kEcho && !echo.weak && !course_.WentOn(file, other);
+    return lost && other.stream == match.stream && other.rank == match.rank && other.line < match.line;
+  });
+}
+
+Weight Evidence::WeightOf(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (file.kernel && !only_kernel_ && !IsTied(match)) return Weight::kElsewhere;
+  if (rule.peer) return Weight::kPeer;
+  return IsStatement(rule) ? Weight::kStatement : Weight::kOwn;
+}
+
+bool Evidence::NearEnd(const TriageFinding& cause) const {
+  const Match& match = cause.first;
+  if (match.exception || !cause.rule->end.empty() || cause.rule->category == "numerics") return true;
+  for (const ScannedFile& file : files_)
+    if (file.file.path == match.file && (file.kernel ? IsTied(match) : course_.IsLast(file, match))) return true;
+  return false;
+}
+
+// A line that a healthy job does not write at its end.
+bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
+  const Rule& rule = rules_[match.rule];
+  if (rule.role == Role::kSuccess || rule.weak || file.kernel || course_.WentOn(file, match)) return false;
+  if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
+  const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
+  return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match) &&
+         !(rule.role == Role::kCause && harmless_.count(TemplateOf(match.text)));
+}
+
+// Of the kernel: about a process of this job, or about a machine that failed, or killed, when the job ended.
+bool Evidence::IsTied(const Match& match) const {
+  if (only_kernel_ || match.rank >= 0 || pids_.count(match.pid)) return true;
+  const Rule& rule = rules_[match.rule];
+  const bool others = match.pid >= 0 && !pids_.empty();
+  if (rule.category != "hardware") return KilledNear(match);
+  return !others && match.at && std::any_of(moments_.begin(), moments_.end(), [&](absl::Time moment) {
+    return *match.at >= moment - kKernelBefore && *match.at <= moment + kKernelAfter;
+  });
+}
+
+// A kill of a process that nobody knows matters only if a rank was killed at that time.
+bool Evidence::KilledNear(const Match& match) const {
+  return std::any_of(ends_.begin(), ends_.end(), [&](const RankEnd& ended) {
+    if (ended.how != EndKind::kKilled) return false;
+    return !ended.at || !match.at || (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter);
+  });
+}
+
+}  // namespace ncclwatch::analyzer
