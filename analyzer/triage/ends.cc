@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "analyzer/triage/whose.h"
@@ -20,9 +21,23 @@ constexpr std::array<std::pair<EndKind, std::string_view>, 8> kHows = {{{EndKind
                                                                         {EndKind::kCancelled, "cancelled"},
                                                                         {EndKind::kNormal, "normal"},
                                                                         {EndKind::kSilent, "silent"}}};
-constexpr int kSigKill = 9, kSigTerm = 15, kSigAbort = 6;
+constexpr int kSigKill = 9, kSigTerm = 15;
+
+// "Exited with exit code 7", "Killed", as Slurm says it.
+std::optional<int> StatusByWords(std::string_view how) {
+  constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {
+      {{"Killed", 9}, {"Terminated", 15}, {"Aborted", 6}, {"Segmentation", 11}, {"Bus error", 7}}};
+  for (const auto& [word, signal] : kSignals)
+    if (how.substr(0, word.size()) == word) return -signal;
+  int code = 0;
+  const std::size_t space = how.rfind(' ');
+  if (space == std::string_view::npos || !absl::SimpleAtoi(std::string(how.substr(space + 1)), &code))
+    return std::nullopt;
+  return code;
+}
 
 std::optional<int> StatusOf(const Match& match) {
+  if (const auto status = StatusByWords(FieldOf(match, "how"))) return status;
   for (const char* const name : {"exitcode", "code", "signal", "status"}) {
     const std::string text(FieldOf(match, name));
     int number = 0;
@@ -45,8 +60,7 @@ RankEnd EndOf(const Rule& rule, const Match& match) {
   RankEnd ended{match.rank, EndKind::kException, StatusOf(match), match.at, match.file, match.line, false};
   ended.how = match.exception ? EndKind::kException : HowOf(rule, ended.status);
   const int signal = ended.status ? (*ended.status < 0 ? -*ended.status : *ended.status) : 0;
-  const bool aborted = ended.how == EndKind::kSignal && (signal == kSigTerm || signal == kSigAbort);
-  ended.consequence = rule.role == Role::kEcho || aborted;
+  ended.consequence = rule.role == Role::kEcho || (ended.how == EndKind::kSignal && signal == kSigTerm);
   if (ended.how == EndKind::kException) ended.status.reset();
   return ended;
 }
@@ -85,12 +99,14 @@ std::vector<RankEnd> EndsOf(const std::vector<Rule>& rules, const std::vector<Sc
       const bool success = rule.role == Role::kSuccess;
       if (!SpeaksOfEnd(rule, match) || (!success && course.WentOn(file, match))) continue;
       RankEnd ended = EndOf(rule, match);
-      if (match.rank < 0) {
-        ends.push_back(std::move(ended));
-        continue;
+      std::set<int> ranks = RanksIn(FieldOf(match, "ranks"));
+      if (match.rank >= 0) ranks.insert(match.rank);
+      if (ranks.empty()) ends.push_back(ended);
+      for (const int rank : ranks) {
+        ended.rank = rank;
+        const auto [row, fresh] = by_rank.emplace(rank, ended);
+        if (!fresh) Merge(ended, &row->second);
       }
-      const auto [row, fresh] = by_rank.emplace(match.rank, ended);
-      if (!fresh) Merge(ended, &row->second);
     }
   }
   for (auto& [rank, ended] : by_rank) ends.push_back(std::move(ended));

@@ -1,5 +1,7 @@
 #include "analyzer/triage/evidence.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,6 +18,19 @@ bool OnlyAWarning(const Rule& rule, const Match& match) {
   return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
 }
 
+// Long numbers in the names of files, and of steps that a launcher speaks of.
+std::set<std::string> JobsOf(const std::vector<ScannedFile>& files) {
+  static const RE2 in_name(R"((?:^|\D)(\d{4,})(?:\D|$))");
+  std::set<std::string> jobs;
+  for (const ScannedFile& file : files) {
+    re2::StringPiece name(file.file.path);
+    for (std::string job; RE2::FindAndConsume(&name, in_name, &job);) jobs.insert(job);
+    for (const Match& match : file.matches)
+      if (!FieldOf(match, "what").empty()) jobs.emplace(FieldOf(match, "id").substr(0, FieldOf(match, "id").find('.')));
+  }
+  return jobs;
+}
+
 bool IsStatement(const Rule& rule) { return rule.generic && !rule.end.empty() && rule.category == "terminated"; }
 
 }  // namespace
@@ -26,6 +41,7 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
       files_(files),
       course_(rules, files),
       ends_(EndsOf(rules, files, course_)),
+      jobs_(JobsOf(files)),
       harmless_(std::move(harmless)) {
   for (const ScannedFile& file : files) {
     only_kernel_ = only_kernel_ && file.kernel;
@@ -53,7 +69,7 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
 
 bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
-  if (rule.role == Role::kSuccess || course_.WentOn(file, match)) return false;
+  if (rule.role == Role::kSuccess || course_.WentOn(file, match) || IsOfAnotherJob(match)) return false;
   if (rule.role != Role::kCause || only_kernel_) return true;
   if (file.kernel) return IsTied(match) || (rule.category == "hardware" && moments_.empty() && !fell_silent());
   if (fell_silent() || (match.chained && rule.traceback)) return false;
@@ -90,10 +106,18 @@ bool Evidence::NearEnd(const TriageFinding& cause) const {
   return false;
 }
 
+// A scheduler's log is about all jobs.
+bool Evidence::IsOfAnotherJob(const Match& match) const {
+  static const RE2 pattern(R"(\bJobId=(\d+))");
+  std::string job;
+  return !jobs_.empty() && RE2::PartialMatch(match.text, pattern, &job) && !jobs_.count(job);
+}
+
 // A line that a healthy job does not write at its end.
 bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
-  if (rule.role == Role::kSuccess || rule.weak || file.kernel || course_.WentOn(file, match)) return false;
+  if (rule.role == Role::kSuccess || rule.weak || file.kernel || IsOfAnotherJob(match)) return false;
+  if (course_.WentOn(file, match)) return false;
   if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
   const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
   return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match) &&

@@ -43,6 +43,7 @@ class Evidence {
 
  private:
   bool ShowsFailure(const ScannedFile& file, const Match& match) const;
+  bool IsOfAnotherJob(const Match& match) const;
   bool IsTied(const Match& match) const;
   bool KilledNear(const Match& match) const;
 
@@ -52,6 +53,7 @@ class Evidence {
   std::vector<RankEnd> ends_;
   std::vector<absl::Time> moments_;  // at which the job, or a rank of it, ended
   std::set<int> pids_;               // of the job, as far as known
+  std::set<std::string> jobs_;       // its numbers in the scheduler, by files' names and the launcher's lines
   std::set<std::string> harmless_;   // templates of lines after which ranks went on
   std::set<int> lost_;
   bool failed_ = false, only_kernel_ = true;

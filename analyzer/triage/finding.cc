@@ -1,8 +1,5 @@
 #include "analyzer/triage/finding.h"
 
-#include <absl/strings/numbers.h>
-#include <absl/strings/str_split.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -47,18 +44,6 @@ std::string Fill(std::string_view summary, const Match& match) {
   return text;
 }
 
-// "0-3,7", as Slurm writes tasks.
-void AddRanks(std::string_view list, std::set<int>* ranks) {
-  constexpr int kMost = 1 << 16;
-  for (const absl::string_view part : absl::StrSplit(absl::string_view(list.data(), list.size()), ',')) {
-    const std::pair<std::string, std::string> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
-    int first = 0, last = 0;
-    if (!absl::SimpleAtoi(ends.first, &first)) continue;
-    if (!absl::SimpleAtoi(ends.second, &last)) last = first;
-    for (int rank = first; rank <= std::min(last, first + kMost); ++rank) ranks->insert(rank);
-  }
-}
-
 }  // namespace
 
 bool IsEarlier(const std::optional<absl::Time>& a, const std::optional<absl::Time>& b) {
@@ -79,7 +64,7 @@ TriageFinding Tell(const Rule& rule, std::vector<const Match*> matches) {
     const bool together = !match->at || !told.first.at || *match->at - *told.first.at <= kTogether;
     if (!together) continue;
     if (match->rank >= 0) ranks.insert(match->rank);
-    AddRanks(FieldOf(*match, "ranks"), &ranks);
+    ranks.merge(RanksIn(FieldOf(*match, "ranks")));
   }
   told.ranks.assign(ranks.begin(), ranks.end());
   told.summary = Fill(rule.summary, told.first);

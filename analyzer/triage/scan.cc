@@ -39,6 +39,12 @@ bool IsKernelLog(std::string_view block) {
   return RE2::PartialMatch(re2::StringPiece(block.data(), std::min<std::size_t>(block.size(), 4096)), pattern);
 }
 
+// Of a line that no traceback comes before: other dotted names are loggers.
+bool NamesAnError(const std::string& line) {
+  static const RE2 pattern(R"(^[\w.]*(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Fault)\b)");
+  return RE2::PartialMatch(line, pattern);
+}
+
 // "During handling of the above exception, ...", "The above exception was the direct cause ..."
 bool IsChained(std::string_view before) {
   constexpr std::size_t kLinesBefore = 3;
@@ -276,6 +282,7 @@ class Scanner {
       if (std::any_of(out_.matches.begin(), out_.matches.end(), is_same)) continue;
       if (!matcher_.RulesOf(tail[i].text).empty()) continue;
       if (i > 0 && tail[i - 1].text.rfind("Exception ignored", 0) == 0) continue;
+      if (!NamesAnError(tail[i].text)) continue;
       for (const std::size_t rule : exception_rules_) {
         if (matcher_.FieldsOf(rule, tail[i].text).empty()) continue;
         Match* const match = Keep(rule, stream, streams_.PrefixOf(stream), tail[i].text);

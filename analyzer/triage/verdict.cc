@@ -229,8 +229,10 @@ std::optional<TriageFinding> OddCallFinding(const std::vector<Rule>& rules, cons
 }
 
 // Who waited says who did not come: below the line, or by being missing.
-void NameAbsent(const std::vector<ScannedFile>& files, const Triage& triage, TriageFinding* wait) {
+void NameAbsent(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Triage& triage,
+                TriageFinding* wait) {
   std::vector<int> absent = RanksBelow(files, wait->first);
+  if (absent.empty()) absent = LaggingRanks(rules, files);
   if (absent.empty() && wait->rule->category == "timeout") absent = MissingFrom(files, RanksThatWaited(triage.echoes));
   if (absent.empty())
     for (const Silent& silent : triage.silent) absent.push_back(silent.rank);
@@ -249,18 +251,20 @@ void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
     triage->causes.insert(triage->causes.begin(), *std::move(odd));
     return;
   }
-  const auto is_echo = [](const TriageFinding& echo) { return echo.rule->role == Role::kEcho && !echo.rule->weak; };
-  const auto says_why = [&](const TriageFinding& echo) { return is_echo(echo) && echo.rule->category != "terminated"; };
-  auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), says_why);
-  if (first == triage->echoes.end()) first = std::find_if(triage->echoes.begin(), triage->echoes.end(), is_echo);
-  if (first == triage->echoes.end()) return;
-  TriageFinding told = *first;
-  const std::string& category = told.rule->category;
-  // That they waited too long is a fact; what else an echo says is a guess.
-  told.confidence = category == "timeout" ? Confidence::kLikely : Confidence::kSuspected;
-  if (category == "timeout" || category == "nccl" || category == "network") NameAbsent(files, *triage, &told);
-  triage->echoes.erase(first);
-  triage->causes.insert(triage->causes.begin(), std::move(told));
+  // That they waited too long, or were told to end, is a fact. That they lost others explains nothing.
+  for (const std::string_view category : {"timeout", "rendezvous", "terminated"}) {
+    const auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), [&](const TriageFinding& echo) {
+      const bool fact = category != "terminated" || echo.rule->end == "cancelled";
+      return echo.rule->role == Role::kEcho && !echo.rule->weak && echo.rule->category == category && fact;
+    });
+    if (first == triage->echoes.end()) continue;
+    TriageFinding told = std::move(*first);
+    triage->echoes.erase(first);
+    told.confidence = Confidence::kLikely;
+    if (category == "timeout") NameAbsent(rules, files, *triage, &told);
+    triage->causes.insert(triage->causes.begin(), std::move(told));
+    return;
+  }
 }
 
 // All ranks compare themselves with others: the odd one is to be found.
@@ -269,8 +273,20 @@ void NameOddCall(const std::vector<Rule>& rules, const std::vector<ScannedFile>&
   if (auto odd = OddCallFinding(rules, files)) triage->causes.front() = *std::move(odd);
 }
 
+// In a file of many processes: whom its launcher says next to have ended.
+int RankSaidBelow(const std::vector<ScannedFile>& files, const std::vector<Rule>& rules, const Match& cause) {
+  constexpr std::uint64_t kBelow = 60;  // lines
+  for (const ScannedFile& file : files)
+    for (const Match& match : file.matches)
+      if (file.file.path == cause.file && match.line > cause.line && match.line <= cause.line + kBelow &&
+          match.rank >= 0 && rules[match.rule].role == Role::kConfirmation && rules[match.rule].end == "exit")
+        return match.rank;
+  return -1;
+}
+
 // The first cause names no rank: it may be that of the first end, or the one for which all others waited.
-void NameRank(const std::vector<ScannedFile>& files, const Evidence& evidence, Triage* triage) {
+void NameRank(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
+              Triage* triage) {
   TriageFinding& cause = triage->causes.front();
   const RankEnd* const first = evidence.first();
   if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
@@ -278,6 +294,8 @@ void NameRank(const std::vector<ScannedFile>& files, const Evidence& evidence, T
   else if (const auto missing = MissingFrom(files, RanksThatWaited(triage->echoes));
            cause.first.exception && missing.size() == 1)
     cause.ranks = missing;
+  else if (const int below = RankSaidBelow(files, rules, cause.first); cause.lines == 1 && below >= 0)
+    cause.ranks = {below};
 }
 
 // Sorts what counts into the three lists. Returns the weight of the first cause.
@@ -328,7 +346,7 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
   AddSilent(&triage);
   const Weight weight = Sort(rules, files, evidence, &triage);
   PreferEnds(evidence, &triage.causes);
-  if (!triage.causes.empty() && triage.causes.front().ranks.empty()) NameRank(files, evidence, &triage);
+  if (!triage.causes.empty() && triage.causes.front().ranks.empty()) NameRank(rules, files, evidence, &triage);
   if (!triage.causes.empty()) NameOddCall(rules, files, &triage);
   Weigh(evidence, &triage.causes);
   const bool known = evidence.first() && evidence.first()->rank >= 0;

@@ -1,5 +1,6 @@
 #include "analyzer/triage/waits.h"
 
+#include <absl/strings/numbers.h>
 #include <fmt/format.h>
 #include <re2/re2.h>
 
@@ -37,20 +38,27 @@ std::string Text(const Call& call) {
 using Place = std::pair<std::string, std::string>;
 using Calls = std::map<Call, std::map<int, const Match*>>;  // which ranks made it
 
-std::map<Place, Calls> CallsByPlace(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+// Time-outs of ranks that say in which operation they waited, in the order of files and lines.
+std::vector<std::pair<Place, const Match*>> Waits(const std::vector<Rule>& rules,
+                                                  const std::vector<ScannedFile>& files) {
   static const RE2 group(R"(\[PG (?:ID )?(\w+)(?: PG GUID ([^\s\]]+))?)");
-  std::map<Place, Calls> places;
+  std::vector<std::pair<Place, const Match*>> waits;
   for (const ScannedFile& file : files) {
     for (const Match& match : file.matches) {
-      const std::string sequence(FieldOf(match, "sequence"));
-      if (rules[match.rule].category != "timeout" || match.rank < 0 || sequence.empty()) continue;
+      std::string number(FieldOf(match, "sequence"));
+      if (rules[match.rule].category != "timeout" || match.rank < 0 || number.empty()) continue;
       std::string id, guid;
       RE2::PartialMatch(match.text, group, &id, &guid);
-      const Call call = CallOf(match);
-      if (call.op.empty()) continue;
-      places[{guid.empty() ? id : guid, sequence}][call].emplace(match.rank, &match);
+      waits.emplace_back(Place(guid.empty() ? id : guid, std::move(number)), &match);
     }
   }
+  return waits;
+}
+
+std::map<Place, Calls> CallsByPlace(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+  std::map<Place, Calls> places;
+  for (const auto& [place, match] : Waits(rules, files))
+    if (const Call call = CallOf(*match); !call.op.empty()) places[place][call].emplace(match->rank, match);
   return places;
 }
 
@@ -113,17 +121,34 @@ std::optional<OddCall> OddCallOf(const std::vector<Rule>& rules, const std::vect
 
 std::vector<int> RanksBelow(const std::vector<ScannedFile>& files, const Match& match) {
   constexpr int kBelow = 20;  // lines of the same process
-  static const RE2 names(R"(^\[?(\d+)\]?: ?\[)");
+  static const RE2 names(R"(^\[?(\d+)\]?: ?\[|/task:(\d+)$)");
   std::set<int> ranks;
   for (const ScannedFile& file : files) {
     if (file.file.path != match.file) continue;
     int below = 0;
     for (const TailLine& line : file.streams[match.stream].tail) {
-      int rank = -1;
-      if (line.line > match.line && ++below <= kBelow && RE2::PartialMatch(line.text, names, &rank)) ranks.insert(rank);
+      std::string rank, task;
+      if (line.line > match.line && ++below <= kBelow && RE2::PartialMatch(line.text, names, &rank, &task))
+        ranks.merge(RanksIn(rank.empty() ? task : rank));
     }
   }
   return {ranks.begin(), ranks.end()};
+}
+
+std::vector<int> LaggingRanks(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+  std::map<std::string, std::map<std::int64_t, std::set<int>>> groups;  // ranks by the first operation they waited in
+  std::set<std::pair<std::string, int>> seen;
+  for (const auto& [place, match] : Waits(rules, files)) {
+    std::int64_t number = 0;
+    if (!absl::SimpleAtoi(place.second, &number) || !seen.emplace(place.first, match->rank).second) continue;
+    groups[place.first][number].insert(match->rank);
+  }
+  for (const auto& [group, numbers] : groups) {
+    const std::set<int>& first = numbers.begin()->second;
+    const bool others = numbers.size() > 1 && std::next(numbers.begin())->second.size() > first.size();
+    if (others) return {first.begin(), first.end()};
+  }
+  return {};
 }
 
 std::vector<int> MissingFrom(const std::vector<ScannedFile>& files, const std::vector<int>& waited) {

@@ -20,6 +20,9 @@ std::optional<OddCall> OddCallOf(const std::vector<Rule>& rules, const std::vect
 // Ranks that others name as absent in the lines below a match: "Missing ranks:", then "3: [grad.0]".
 std::vector<int> RanksBelow(const std::vector<ScannedFile>& files, const Match& match);
 
+// Ranks that timed out in an earlier operation of a group than most of its ranks did.
+std::vector<int> LaggingRanks(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files);
+
 // Ranks of the job that are not among `waited`, if they are fewer: those for whom the others waited.
 std::vector<int> MissingFrom(const std::vector<ScannedFile>& files, const std::vector<int>& waited);
 

@@ -2,8 +2,10 @@
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
 #include <re2/re2.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <set>
@@ -21,6 +23,19 @@ std::string_view FieldOf(const Match& match, std::string_view name) {
 int NumberOf(const Match& match, std::string_view name) {
   int number = 0;
   return absl::SimpleAtoi(std::string(FieldOf(match, name)), &number) ? number : -1;
+}
+
+std::set<int> RanksIn(std::string_view list) {
+  constexpr int kMost = 1 << 16;
+  std::set<int> ranks;
+  for (const absl::string_view part : absl::StrSplit(absl::string_view(list.data(), list.size()), ',')) {
+    const std::pair<std::string, std::string> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
+    int first = 0, last = 0;
+    if (!absl::SimpleAtoi(ends.first, &first)) continue;
+    if (!absl::SimpleAtoi(ends.second, &last)) last = first;
+    for (int rank = first; rank <= std::min(last, first + kMost); ++rank) ranks.insert(rank);
+  }
+  return ranks;
 }
 
 std::string TemplateOf(std::string_view text) {
