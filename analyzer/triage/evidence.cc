@@ -60,18 +60,19 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
   for (RankEnd& ended : ends_) {
     const bool follows = ended.how == EndKind::kExit || ended.how == EndKind::kSignal;
     if (follows && lost_.count(ended.rank)) ended.consequence = true;
-    if (ended.at) moments_.push_back(*ended.at);
+    if (ended.at && (!first_end_ || *ended.at < *first_end_)) first_end_ = ended.at;
   }
   for (const ScannedFile& file : files)
     for (const Stream& stream : file.streams)
-      if (!file.kernel && stream.last_at && ends_.empty()) moments_.push_back(*stream.last_at);
+      if (!file.kernel) last_line_ = std::max(last_line_, stream.last_at);
+  if (!first_end_) first_end_ = last_line_;
 }
 
 bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
   if (rule.role == Role::kSuccess || course_.WentOn(file, match) || IsOfAnotherJob(match)) return false;
   if (rule.role != Role::kCause || only_kernel_) return true;
-  if (file.kernel) return IsTied(match) || (rule.category == "hardware" && moments_.empty() && !fell_silent());
+  if (file.kernel) return IsTied(match) || (rule.category == "hardware" && !first_end_ && !fell_silent());
   if (fell_silent() || (match.chained && rule.traceback)) return false;
   const bool last = course_.IsLast(file, match);
   if (harmless_.count(TemplateOf(match.text)) && !(match.exception && last)) return false;
@@ -103,14 +104,18 @@ bool Evidence::NearEnd(const TriageFinding& cause) const {
   if (match.exception || !cause.rule->end.empty() || cause.rule->category == "numerics") return true;
   for (const ScannedFile& file : files_)
     if (file.file.path == match.file && (file.kernel ? IsTied(match) : course_.IsLast(file, match))) return true;
-  return false;
+  constexpr std::uint64_t kLinesBefore = 60;
+  return std::any_of(ends_.begin(), ends_.end(), [&](const RankEnd& ended) {
+    return ended.file == match.file && ended.line > match.line && ended.line <= match.line + kLinesBefore;
+  });
 }
 
 // A scheduler's log is about all jobs.
 bool Evidence::IsOfAnotherJob(const Match& match) const {
   static const RE2 pattern(R"(\bJobId=(\d+))");
   std::string job;
-  return !jobs_.empty() && RE2::PartialMatch(match.text, pattern, &job) && !jobs_.count(job);
+  if (!RE2::PartialMatch(match.text, pattern, &job) || jobs_.count(job)) return false;
+  return !jobs_.empty() || !match.at || !IsNearAnEnd(*match.at);
 }
 
 // A line that a healthy job does not write at its end.
@@ -130,9 +135,11 @@ bool Evidence::IsTied(const Match& match) const {
   const Rule& rule = rules_[match.rule];
   const bool others = match.pid >= 0 && !pids_.empty();
   if (rule.category != "hardware") return KilledNear(match);
-  return !others && match.at && std::any_of(moments_.begin(), moments_.end(), [&](absl::Time moment) {
-    return *match.at >= moment - kKernelBefore && *match.at <= moment + kKernelAfter;
-  });
+  return !others && match.at && IsNearAnEnd(*match.at);
+}
+
+bool Evidence::IsNearAnEnd(absl::Time time) const {
+  return first_end_ && time >= *first_end_ - kKernelBefore && time <= last_line_.value_or(*first_end_) + kKernelAfter;
 }
 
 // A kill of a process that nobody knows matters only if a rank was killed at that time.

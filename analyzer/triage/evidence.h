@@ -44,6 +44,7 @@ class Evidence {
  private:
   bool ShowsFailure(const ScannedFile& file, const Match& match) const;
   bool IsOfAnotherJob(const Match& match) const;
+  bool IsNearAnEnd(absl::Time time) const;
   bool IsTied(const Match& match) const;
   bool KilledNear(const Match& match) const;
 
@@ -51,10 +52,10 @@ class Evidence {
   const std::vector<ScannedFile>& files_;
   const Course course_;
   std::vector<RankEnd> ends_;
-  std::vector<absl::Time> moments_;  // at which the job, or a rank of it, ended
-  std::set<int> pids_;               // of the job, as far as known
-  std::set<std::string> jobs_;       // its numbers in the scheduler, by files' names and the launcher's lines
-  std::set<std::string> harmless_;   // templates of lines after which ranks went on
+  std::optional<absl::Time> first_end_, last_line_;  // of ranks; what the job wrote last
+  std::set<int> pids_;                               // of the job, as far as known
+  std::set<std::string> jobs_;      // its numbers in the scheduler, by files' names and the launcher's lines
+  std::set<std::string> harmless_;  // templates of lines after which ranks went on
   std::set<int> lost_;
   bool failed_ = false, only_kernel_ = true;
 };

@@ -45,8 +45,8 @@ bool NamesAnError(const std::string& line) {
   return RE2::PartialMatch(line, pattern);
 }
 
-// "During handling of the above exception, ...", "The above exception was the direct cause ..."
-bool IsChained(std::string_view before) {
+// Whether one of the last lines has the text.
+bool EndsWith(std::string_view before, std::string_view text) {
   constexpr std::size_t kLinesBefore = 3;
   std::size_t begin = before.size();
   for (std::size_t i = 0; i <= kLinesBefore && begin > 0; ++i) {
@@ -54,7 +54,7 @@ bool IsChained(std::string_view before) {
     if (end == std::string_view::npos) break;
     begin = end;
   }
-  return before.substr(begin).find("above exception") != std::string_view::npos;
+  return before.substr(begin).find(text) != std::string_view::npos;
 }
 
 template <typename Visit>
@@ -201,7 +201,10 @@ class Scanner {
     Traceback begun(line_, text.substr(0, text.find(kTracebackBegin)));
     begun.at = TimeBefore(block, begin);
     begun.own_time = begun.at && own_time_;
-    begun.chained = IsChained(block.substr(0, begin));
+    const std::string_view before = block.substr(0, begin);
+    // "During handling of the above exception, ...", "The above exception was the direct cause ..."
+    begun.chained = EndsWith(before, "above exception");
+    begun.caught = EndsWith(before, "Exception ignored in");
     tracebacks_.emplace(stream, std::move(begun));
   }
 
@@ -223,7 +226,9 @@ class Scanner {
   void Finish(std::size_t stream, Traceback* traceback) {
     if (!traceback->HasException()) return;
     const std::string text = traceback->exception();
-    const std::vector<std::size_t> rules = matcher_.RulesOf(text);
+    // Where it was raised may say more than what.
+    std::vector<std::size_t> rules = matcher_.RulesOf(text + " in " + traceback->where());
+    if (rules.empty()) rules = matcher_.RulesOf(text);
     std::optional<std::size_t> rule;
     if (!rules.empty()) rule = rules.front();
     for (std::size_t i = 0; i < exception_rules_.size() && !rule; ++i)

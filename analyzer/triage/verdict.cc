@@ -241,6 +241,17 @@ void NameAbsent(const std::vector<Rule>& rules, const std::vector<ScannedFile>& 
   wait->summary += " The ranks named here did not come.";
 }
 
+// A rank ended, nobody knows why, and then others waited for it.
+bool EndedBeforeWaits(const Evidence& evidence, const std::vector<TriageFinding>& echoes) {
+  const RankEnd* const first = evidence.first();
+  if (!first || first->rank < 0) return false;
+  return std::none_of(echoes.begin(), echoes.end(), [&](const TriageFinding& echo) {
+    const bool earlier =
+        echo.first.file == first->file ? echo.first.line < first->line : IsEarlier(echo.first.at, first->at);
+    return echo.rule->category == "timeout" && earlier;
+  });
+}
+
 // Nothing explains an end: the first that speaks of the failure at all.
 void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
               Triage* triage) {
@@ -258,10 +269,10 @@ void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
       return echo.rule->role == Role::kEcho && !echo.rule->weak && echo.rule->category == category && fact;
     });
     if (first == triage->echoes.end()) continue;
-    TriageFinding told = std::move(*first);
-    triage->echoes.erase(first);
+    TriageFinding told = *first;
     told.confidence = Confidence::kLikely;
     if (category == "timeout") NameAbsent(rules, files, *triage, &told);
+    triage->echoes.erase(first);
     triage->causes.insert(triage->causes.begin(), std::move(told));
     return;
   }
@@ -349,8 +360,8 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
   if (!triage.causes.empty() && triage.causes.front().ranks.empty()) NameRank(rules, files, evidence, &triage);
   if (!triage.causes.empty()) NameOddCall(rules, files, &triage);
   Weigh(evidence, &triage.causes);
-  const bool known = evidence.first() && evidence.first()->rank >= 0;
-  if (triage.causes.empty() ? !known : weight > Weight::kPeer) TakeEcho(rules, files, evidence, &triage);
+  if (triage.causes.empty() ? !EndedBeforeWaits(evidence, triage.echoes) : weight > Weight::kPeer)
+    TakeEcho(rules, files, evidence, &triage);
   triage.unknown = triage.causes.empty();
   triage.fell_silent = triage.unknown && evidence.fell_silent();
   if (triage.unknown) QuoteLastLines(files, evidence, &triage);
