@@ -3,10 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ncclwatch::nodes {
 
@@ -53,20 +56,14 @@ inline constexpr std::size_t kMostMade = 256u << 20;
 
 class Reader {
  public:
-  explicit Reader(std::string_view bytes, std::size_t most_made = kMostMade) : rest_(bytes), most_made_(most_made) {}
+  explicit Reader(std::string_view bytes, std::size_t most_made = kMostMade)
+      : at_(bytes.data()), end_(bytes.data() + bytes.size()), most_made_(most_made) {}
 
-  std::uint8_t Byte() {
-    if (!ok_ || rest_.empty()) return static_cast<std::uint8_t>(Fail());
-    const auto value = static_cast<std::uint8_t>(rest_.front());
-    rest_.remove_prefix(1);
-    return value;
-  }
+  std::uint8_t Byte() { return at_ == end_ ? static_cast<std::uint8_t>(Fail()) : static_cast<std::uint8_t>(*at_++); }
   std::uint64_t Number() {
     // Most are small, and this much is worth being inlined.
-    if (!ok_ || rest_.empty() || static_cast<std::uint8_t>(rest_.front()) >= 0x80) return LongNumber();
-    const auto value = static_cast<std::uint8_t>(rest_.front());
-    rest_.remove_prefix(1);
-    return value;
+    if (at_ == end_ || static_cast<std::uint8_t>(*at_) >= 0x80) return LongNumber();
+    return static_cast<std::uint8_t>(*at_++);
   }
   // What is larger is damage.
   std::uint64_t NumberUpTo(std::uint64_t most) {
@@ -97,48 +94,60 @@ class Reader {
     return text;
   }
   std::string_view Raw(std::size_t size) {
-    if (!ok_ || size > rest_.size()) {
+    if (size > left()) {
       Fail();
       return {};
     }
-    const std::string_view raw = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return raw;
+    return {std::exchange(at_, at_ + size), size};
   }
 
   std::uint64_t Fail() {
     ok_ = false;
+    at_ = end_;  // so that nothing else is read
     return 0;
   }
   // So many bytes of memory are used for what is read.
   void Made(std::size_t bytes) {
     made_ += bytes;
-    if (made_ > most_made_) ok_ = false;
+    if (made_ > most_made_) Fail();
   }
   void Limit(std::size_t most_made) { most_made_ = most_made; }
   std::size_t made() const { return made_; }
   bool full() const { return made_ > most_made_; }
   bool ok() const { return ok_; }
-  bool Done() const { return ok_ && rest_.empty(); }
-  std::size_t left() const { return rest_.size(); }
+  bool Done() const { return ok_ && at_ == end_; }
+  std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
 
  private:
-  std::uint64_t LongNumber() {
+  [[gnu::noinline]] std::uint64_t LongNumber() {
+    std::uint64_t word = 0;
+    if (left() < sizeof word) return NumberByByte();
+    std::memcpy(&word, at_, sizeof word);
+    const std::uint64_t ends = ~word & 0x8080808080808080;
+    if (ends == 0) return NumberByByte();
+    at_ += std::countr_zero(ends) / 8 + 1;
+    word &= ends ^ (ends - 1);
+    // Two and two parts of 7 bits become one of 14, and so on.
+    word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+    word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+    return (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+  }
+  std::uint64_t NumberByByte() {
     constexpr std::size_t kMostBytes = 10;
-    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
+    const std::size_t most = std::min(left(), kMostBytes);
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < most; ++i) {
-      const auto byte = static_cast<std::uint8_t>(rest_[i]);
+      const auto byte = static_cast<std::uint8_t>(at_[i]);
       value |= std::uint64_t{byte & 0x7fu} << 7 * i;
       if (byte >= 0x80) continue;
       if (i == kMostBytes - 1 && byte > 1) break;
-      rest_.remove_prefix(i + 1);
+      at_ += i + 1;
       return value;
     }
     return Fail();
   }
 
-  std::string_view rest_;
+  const char *at_, *end_;
   std::size_t most_made_, made_ = 0;
   bool ok_ = true;
 };

@@ -83,15 +83,29 @@ void WriteMpi(const Call& call, Writer* to) {
 }
 
 void ReadMpi(Reader* from, Call* call) {
-  const std::uint8_t bits = from->Byte();
-  if ((bits & kTag) != 0) call->tag = from->Signed32();
-  if ((bits & kBytes) != 0) call->bytes = from->Number();
-  if ((bits & kWaiter) != 0) call->waiter = from->Number();
-  if ((bits & kCompleted) != 0) call->completed_ns = Later(from->Signed(), 0);
-  if ((bits & kParts) != 0) call->parts = from->Number();
+  const std::uint8_t bits = functions::IsMpi(call->function) ? from->Byte() : std::uint8_t{0};
+  call->tag = (bits & kTag) != 0 ? from->Signed32() : format::kNoTag;
+  call->bytes = (bits & kBytes) != 0 ? from->Number() : 0;
+  call->waiter = (bits & kWaiter) != 0 ? from->Number() : 0;
+  call->completed_ns = (bits & kCompleted) != 0 ? Later(from->Signed(), 0) : 0;
+  call->parts = (bits & kParts) != 0 ? from->Number() : 0;
   call->awaited = (bits & kAwaited) != 0;
   call->polled = (bits & kPolled) != 0;
   call->wait_any = (bits & kAnyDoes) != 0;
+}
+
+// `call` is the one before on the communicator as yet.
+void ReadRest(std::uint8_t bits, Reader* from, Call* call) {
+  if ((bits & kSameRest) != 0) {
+    call->ticket = TicketAfter(*call, call->flags);
+    call->start = StartAfter(*call, call->flags);
+    call->group = 0;
+    return;
+  }
+  call->flags = from->NumberAs<std::uint32_t>();
+  call->group = from->Number();
+  call->ticket = from->Number();
+  call->start = (call->flags & format::kStartMarked) != 0 ? from->Number() : 0;
 }
 
 // 0: has not returned; odd: twice the time inside, plus 1; even: clocks that went backwards.
@@ -124,18 +138,13 @@ std::uint8_t CallMemory::BitsOf(const Call& call, const Call& last) const {
   return static_cast<std::uint8_t>(bits);
 }
 
-const Call& CallMemory::Keep(const Call& call) {
-  Begin(call);
-  return On(call) = call;
-}
-
 void CallMemory::Begin(const Call& before) {
   before_ = {before.slot, before.entered_ns, before.communicator, before.generation};
   any_ = true;
 }
 
 void CallMemory::Write(const Call& call, Writer* to) {
-  const Call& last = On(call);
+  Call& last = On(call.communicator, call.generation);
   const std::uint8_t bits = BitsOf(call, last);
   to->Byte(bits);
   if ((bits & kNextSlot) == 0) to->Number(call.slot - before_.slot);
@@ -153,49 +162,39 @@ void CallMemory::Write(const Call& call, Writer* to) {
   }
   if ((call.flags & format::kTimed) != 0) to->Number(format::Pack(call.kernel));
   if (functions::IsMpi(call.function)) WriteMpi(call, to);
-  Keep(call);
+  Begin(call);
+  last = call;
 }
 
+// In the place of the last call on its communicator, which tells most of it.
 const Call& CallMemory::Read(Reader* from) {
   const std::uint8_t bits = from->Byte();
-  Call call;
-  call.slot = (bits & kNextSlot) == 0 ? before_.slot + from->Number() : any_ ? before_.slot + 1 : 0;
-  call.communicator = before_.communicator;
-  call.generation = before_.generation;
+  const std::uint64_t slot = (bits & kNextSlot) == 0 ? before_.slot + from->Number() : any_ ? before_.slot + 1 : 0;
+  std::uint32_t communicator = before_.communicator, generation = before_.generation;
   if ((bits & kSameCommunicator) == 0) {
-    call.communicator = static_cast<std::uint32_t>(from->NumberUpTo(UINT32_MAX) - 1);
-    call.generation = from->NumberAs<std::uint32_t>();
+    communicator = static_cast<std::uint32_t>(from->NumberUpTo(UINT32_MAX) - 1);
+    generation = from->NumberAs<std::uint32_t>();
   }
-  const Call& last = On(call);
-  call.function = last.function;
-  call.count = last.count;
-  call.dtype = last.dtype;
-  call.reduction = last.reduction;
-  call.root = last.root;
-  call.signature = last.signature;
+  Call& call = On(communicator, generation);
+  call.slot = slot;
   if ((bits & kSameShape) == 0) ReadShape(from, &call);
-  call.position = (bits & kNextPosition) == 0 ? from->Number() : last.position + 1;
-  call.chain = (bits & kChained) == 0 ? from->Whole() : ChainAfter(last, call);
-  call.stream = (bits & kSamePlace) == 0 ? from->Number() : last.stream;
-  call.site = (bits & kSamePlace) == 0 ? from->Number() : last.site;
-  call.thread = (bits & kSamePlace) == 0 ? from->NumberAs<std::uint32_t>() : last.thread;
+  call.position = (bits & kNextPosition) == 0 ? from->Number() : call.position + 1;
+  call.chain = (bits & kChained) == 0 ? from->Whole() : ChainAfter(call, call);
+  if ((bits & kSamePlace) == 0) {
+    call.stream = from->Number();
+    call.site = from->Number();
+    call.thread = from->NumberAs<std::uint32_t>();
+  }
   call.entered_ns = Later(before_.entered_ns, from->Signed());
   const std::uint64_t inside = from->Number();
   const auto length = static_cast<std::int64_t>(inside / 2);
-  if (inside != 0) call.returned_ns = Later(call.entered_ns, inside % 2 == 1 ? length : -length);
+  call.returned_ns = inside == 0 ? 0 : Later(call.entered_ns, inside % 2 == 1 ? length : -length);
   call.result = (bits & kSucceeded) == 0 ? from->Signed32() : 0;
-  call.flags = last.flags;
-  call.ticket = TicketAfter(last, call.flags);
-  call.start = StartAfter(last, call.flags);
-  if ((bits & kSameRest) == 0) {
-    call.flags = from->NumberAs<std::uint32_t>();
-    call.group = from->Number();
-    call.ticket = from->Number();
-    call.start = (call.flags & format::kStartMarked) != 0 ? from->Number() : 0;
-  }
-  if ((call.flags & format::kTimed) != 0) call.kernel = format::UnpackKernelTime(from->Number());
-  if (functions::IsMpi(call.function)) ReadMpi(from, &call);
-  return Keep(call);
+  ReadRest(bits, from, &call);
+  call.kernel = (call.flags & format::kTimed) != 0 ? format::UnpackKernelTime(from->Number()) : format::KernelTime{};
+  ReadMpi(from, &call);
+  Begin(call);
+  return call;
 }
 
 void WriteCall(const Call& call, std::int64_t base_ns, Writer* to) {

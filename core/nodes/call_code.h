@@ -20,14 +20,16 @@ class CallMemory {
   void Begin(const reader::Call& before);
 
  private:
-  reader::Call& On(const reader::Call& call) {
+  reader::Call& On(std::uint32_t communicator, std::uint32_t generation) {
     // Mostly the one before.
-    if (!on_ || on_->communicator != call.communicator || on_->generation != call.generation)
-      on_ = &last_[{call.communicator, call.generation}];
+    if (!on_ || on_->communicator != communicator || on_->generation != generation) {
+      on_ = &last_[{communicator, generation}];
+      on_->communicator = communicator;
+      on_->generation = generation;
+    }
     return *on_;
   }
   std::uint8_t BitsOf(const reader::Call& call, const reader::Call& last) const;
-  const reader::Call& Keep(const reader::Call& call);
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, reader::Call> last_;  // by communicator and generation
   struct Before {

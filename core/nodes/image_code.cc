@@ -256,7 +256,8 @@ void WriteAllParts(const BoxImage& image, Writer* to) {
 }
 
 // By slot, ascending, as the calls are; false: one of them is of no call.
-bool ReadAllParts(Reader* from, BoxImage* image) {
+bool ReadBehindCalls(Reader* from, bool mpi, BoxImage* image) {
+  if (!mpi || !from->ok()) return from->ok();
   auto call = image->calls.begin();
   for (std::uint64_t left = Count<reader::CallParts>(from, kMostCalls, 3); left > 0 && from->ok(); --left) {
     const std::uint64_t slot = from->Number();
@@ -311,7 +312,7 @@ void WriteImage(const BoxImage& image, Writer* to) {
   if (AnyOfMpi(image)) WriteAllParts(image, to);
 }
 
-bool ReadImage(Reader* from, BoxImage* image) {
+bool ReadBeforeCalls(Reader* from, BoxImage* image, std::uint64_t* calls) {
   ReadIdentity(from, image);
   ReadState(from, image);
   for (std::uint64_t left = Count<Communicator>(from, format::kMostCommunicators, kLeastCommunicator);
@@ -338,17 +339,21 @@ bool ReadImage(Reader* from, BoxImage* image) {
   }
   for (std::uint64_t left = Count<reader::Observation>(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left)
     image->observations.push_back(ReadObservation(from));
-  const std::uint64_t calls = Count<Call>(from, kMostCalls, 3);
+  *calls = Count<Call>(from, kMostCalls, 3);
+  return from->ok();
+}
+
+bool ReadImage(Reader* from, BoxImage* image) {
+  std::uint64_t calls = 0;
+  if (!ReadBeforeCalls(from, image, &calls)) return false;
   image->calls.reserve(calls);
   CallMemory memory;
   bool mpi = false;
-  for (std::uint64_t left = calls; left > 0 && from->ok(); --left) {
-    const Call& call = memory.Read(from);
-    mpi = mpi || functions::IsMpi(call.function);
-    image->calls.push_back(call);
+  for (; calls > 0 && from->ok(); --calls) {
+    image->calls.push_back(memory.Read(from));
+    mpi = mpi || functions::IsMpi(image->calls.back().function);
   }
-  if (from->ok() && mpi && !ReadAllParts(from, image)) return false;
-  return from->ok();
+  return ReadBehindCalls(from, mpi, image);
 }
 
 }  // namespace ncclwatch::nodes

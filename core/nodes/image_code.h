@@ -19,6 +19,10 @@ void KeepCalls(std::uint64_t newest, std::uint64_t communicator, reader::BoxImag
 void WriteImage(const reader::BoxImage& image, Writer* to);
 // False, and *image is worth nothing, if the bytes are not an image.
 bool ReadImage(Reader* from, reader::BoxImage* image);
+// The same in three steps, of which the second is left to the caller: `calls` calls, read by one CallMemory.
+bool ReadBeforeCalls(Reader* from, reader::BoxImage* image, std::uint64_t* calls);
+// `mpi`: one of them was of MPI. The image has those with kHasParts by now.
+bool ReadBehindCalls(Reader* from, bool mpi, reader::BoxImage* image);
 
 // Parts of an image that summaries tell too.
 void WriteObservation(const reader::Observation& seen, Writer* to);
