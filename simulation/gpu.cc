@@ -3,6 +3,7 @@
 #include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "ncclwatch/format/fingerprint.h"
 #include "simulation/world.h"
@@ -79,7 +80,7 @@ void World::LaunchOn(int r, int comm, Calls calls, std::int64_t at) {
 }
 
 void World::AddTasks(Calls calls, LocalComm* comm, Kernel* kernel) {
-  std::vector<Task>& tasks = kernel->tasks;
+  auto& tasks = kernel->tasks;
   for (const auto& [op, record] : calls)
     if (!IsMessage(op)) tasks.push_back({false, 0, op});
   if (tasks.size() > 1)
@@ -171,9 +172,8 @@ void World::BeginKernel(int k) {
     return;
   }
   // The last task to end may free the kernel.
-  begins_.clear();
-  begins_.swap(kernel.tasks);
-  for (const Task& task : begins_) {
+  const Kernel::Few<Task> begins = std::exchange(kernel.tasks, {});
+  for (const Task& task : begins) {
     if (task.message) {
       functions::IsMpi(task.op.function) ? ArriveMpiMessage(k, task) : ArriveMessage(k, task);
     } else {
@@ -330,7 +330,7 @@ void World::EndKernel(int k, std::int64_t at) {
     if (tail.kernel == k) tail = {-1, at};
   }
   for (const auto& [comm, ticket] : kernel.marks) rank.comms[static_cast<std::size_t>(comm)].tickets[ticket] = at;
-  for (const std::size_t record : kernel.records) rank.records[record].kernel_ns = at - kernel.ready;
+  for (const std::size_t record : kernel.records) DetailOf(rank, record).kernel_ns = at - kernel.ready;
   for (const auto& [comm, start] : kernel.starts) rank.comms[static_cast<std::size_t>(comm)].starts[start] = at;
   for (const int next : kernel.next) {
     Kernel& waiting = kernels_[static_cast<std::size_t>(next)];

@@ -120,9 +120,8 @@ class Workload {
   Workload(const Workload&) = default;
   Workload& operator=(const Workload&) = default;
   virtual ~Workload() = default;
-  // A rank's operations are asked for piece by piece, in order: sections 0 to sections() - 1.
-  virtual int sections() const = 0;
-  virtual Ops Section(int rank, int section) const = 0;
+  // A rank's operations are asked for in order: those of section 0, 1, and so on. False: there are no more.
+  virtual bool Next(int rank, int section, Ops* ops) const = 0;
 
   // When its host begins, of a recording; kNever: left to chance.
   virtual std::int64_t Begins(int /*rank*/) const { return kNever; }
@@ -144,6 +143,7 @@ class Workload {
   std::vector<Comm> comms;       // [0] is the world
   const Costs* costs = nullptr;  // null: left to chance
   std::uint64_t eager = 0;       // sends up to so many bytes end before they are received
+  bool details = true;           // of each call (Detail) are kept
   double jitter = 0.1;           // of what takes time, at most this share
   double pause = 0;              // chance of a pause of the host before an operation, and how long at most
   std::int64_t longest_pause = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kCall = 8 * kMicro;  // what a call costs its host
 // A host that waits for nobody lets the others go on now and then: what their GPUs have finished takes no room.
-constexpr int kShortestTurn = 16, kLongestTurn = 512, kOperationsOfRound = 1 << 16;
+constexpr int kShortestTurn = 16, kLongestTurn = 64, kOperationsOfRound = 1 << 16;
 
 }  // namespace
 
@@ -69,15 +69,13 @@ void World::RunHost(int r) {
     if (rank.now > rank.host_stop) {
       rank.state = RankState::State::kOver;
     } else if (rank.next == rank.ops.size()) {
-      rank.done = ++rank.section == workload_.sections();
-      if (rank.done) {
-        rank.state = RankState::State::kOver;
-        rank.ops = Ops();
-        rank.next = 0;
-        return;
-      }
-      rank.ops = workload_.Section(r, rank.section);
       rank.next = 0;
+      rank.ops.clear();
+      rank.done = !workload_.Next(r, ++rank.section, &rank.ops);
+      if (!rank.done) continue;
+      rank.state = RankState::State::kOver;
+      rank.ops = Ops();
+      return;
     } else {
       Op& op = rank.ops[rank.next++];
       rank.now += std::exchange(op.before_ns, 0);  // once, however often it is tried
@@ -107,7 +105,7 @@ void World::Execute(int r, const Op& op) {
     case Do::kGroupStart: {
       const std::size_t record = Enter(r, op, -1);
       rank.group = static_cast<std::uint32_t>(record + 1);
-      rank.records[record].group = rank.group;
+      DetailOf(rank, record).group = rank.group;
       rank.records[record].function = Function::ncclGroupStart;
       rank.now += kMicro;
       rank.records[record].returned = rank.now;
@@ -163,15 +161,16 @@ std::size_t World::Enter(int r, const Op& op, int comm) {
   RankState& rank = Of(r);
   Record& record = rank.records.emplace_back();
   record.entered = rank.now;
-  record.count = op.count;
   record.comm = comm;
-  record.root = op.root;
   record.function = op.function;
-  record.site = op.site;
-  record.dtype = op.dtype;
-  record.reduction = op.reduction;
-  record.stream = op.stream;
-  record.group = rank.group;
+  if (workload_.details)
+    rank.details.push_back({.count = op.count,
+                            .group = rank.group,
+                            .root = op.root,
+                            .site = op.site,
+                            .dtype = op.dtype,
+                            .reduction = op.reduction,
+                            .stream = op.stream});
   if (rank.group != 0) record.flags |= format::kGrouped;
   return rank.records.size() - 1;
 }
@@ -207,7 +206,7 @@ void World::Call(int r, const Op& op) {
     rank.grouped.push_back({op, at});
     return;
   }
-  record.result = op.result;
+  DetailOf(rank, at).result = op.result;
   record.returned = rank.now;
   const std::pair<Op, std::size_t> alone(op, at);
   if (op.result == 0) Launch(r, {&alone, 1}, rank.now);
@@ -222,10 +221,10 @@ void World::GroupEnd(int r, const Op& op) {
   calls.swap(rank.grouped);
   for (const auto& [call, record] : calls) {
     rank.records[record].returned = rank.now;
-    rank.records[record].result = op.result;
+    DetailOf(rank, record).result = op.result;
   }
   rank.records[at].returned = rank.now;
-  rank.records[at].result = op.result;
+  DetailOf(rank, at).result = op.result;
   rank.group = 0;
   if (op.result == 0) Launch(r, calls, rank.now);
 }
@@ -269,6 +268,7 @@ void World::Abort(int r, std::int64_t at) {
     record.comm = static_cast<std::int32_t>(i);
     record.function = Function::ncclCommAbort;
     rank.records.push_back(record);
+    if (workload_.details) rank.details.emplace_back();
     if (rank.gpu_stop <= at) continue;
     for (std::int64_t& ticket : comm.tickets)
       if (ticket == kNever) ticket = at + kMilli;

@@ -5,6 +5,8 @@
 // and kernels are worked out in any order, each as far as it can go. What happened by some instant is read off later.
 #pragma once
 
+#include <absl/container/inlined_vector.h>
+
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -23,26 +25,30 @@ struct Record {
   std::int64_t entered = 0;
   std::int64_t returned = kNever;
   std::int64_t completed = kNever;  // kBegin: it was over, and the host had waited for that
-  std::uint64_t count = 0;
   std::uint64_t chain = 0;
-  std::int64_t kernel_ns = 0;  // that its kernel ran, waiting for others included
   std::uint32_t position = 0;
-  std::uint32_t group = 0;
   std::int32_t ticket = -1;
   std::int32_t start = -1;
   std::int32_t comm = -1;  // index into RankHistory::comms
+  Function function = Function::kNone;
+  std::uint32_t flags = 0;
+};
+
+// There is one for each call of a job: 30 million of them are usual.
+static_assert(sizeof(Record) == 56);
+
+// What a box tells of a call beside that: who has the recording knows it.
+struct Detail {
+  std::uint64_t count = 0;
+  std::int64_t kernel_ns = 0;  // that its kernel ran, waiting for others included
+  std::uint32_t group = 0;
   std::int32_t root = -1;
   std::int32_t result = 0;
-  std::uint32_t flags = 0;
   std::uint32_t site = 0;
-  Function function = Function::kNone;
   std::uint8_t dtype = format::kNoType;
   std::uint8_t reduction = format::kNoReduction;
   std::uint8_t stream = kCompute;
 };
-
-// There is one for each call of a job: 30 million of them are usual.
-static_assert(sizeof(Record) == 96);
 
 // The newest thing in a queue of the GPU: a kernel that has not ended, or when it did.
 struct Tail {
@@ -76,6 +82,7 @@ struct Refused {
 // What a rank has done, and what became of it.
 struct RankHistory {
   std::vector<Record> records;
+  std::vector<Detail> details;  // of those, if the workload wants them
   std::vector<LocalComm> comms;
   std::vector<Refused> refused;
   std::int64_t exited = kNever;  // by itself
@@ -137,11 +144,14 @@ class World {
     std::int64_t ready = 0, length = 0, finish = 0;
     std::int64_t record = -1;  // kBegin: which it is
     int needs = 0, tasks_left = 0;
-    std::vector<Task> tasks;
-    std::vector<std::size_t> records;                 // of its calls
-    std::vector<int> next;                            // kernels that need it
-    std::vector<std::pair<int, std::size_t>> marks;   // communicator of the rank, ticket
-    std::vector<std::pair<int, std::size_t>> starts;  // likewise, of those right behind it
+    // Without memory elsewhere: most kernels have one of each.
+    template <typename T, std::size_t most = 1>
+    using Few = absl::InlinedVector<T, most>;
+    Few<Task> tasks;
+    Few<std::size_t> records;                 // of its calls
+    Few<int, 4> next;                         // kernels that need it
+    Few<std::pair<int, std::size_t>> marks;   // communicator of the rank, ticket
+    Few<std::pair<int, std::size_t>> starts;  // likewise, of those right behind it
   };
   struct Arrival {
     int kernel = -1;
@@ -196,6 +206,8 @@ class World {
   bool WaitFor(int rank, const Tail& tail);
   void Wake(int rank, std::int64_t at);
   std::size_t Enter(int rank, const Op& op, int comm);
+  // Of a record; where details are not wanted, of none.
+  Detail& DetailOf(RankState& rank, std::size_t record) { return workload_.details ? rank.details[record] : nobodys_; }
   void EnterCollective(LocalComm* comm, const Op& op, Record* record);
   int LocalOf(int rank, int comm) const;
 
@@ -231,9 +243,9 @@ class World {
   std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
   std::vector<Kernel> kernels_;
   std::vector<int> free_, begun_;
-  std::vector<Task> begins_;                    // of the kernel that begins
   std::vector<std::vector<Arrival>> arrivals_;  // to be used again, for their memory
   std::deque<int> runnable_;                    // from the back
+  Detail nobodys_;
   std::int64_t planted_ = kNever;
   std::uint64_t messages_ = 0;  // launched
 };

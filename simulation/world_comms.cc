@@ -10,7 +10,7 @@ void World::Create(int r, const Op& op) {
   const bool split = op.what == Do::kSplit;
   const int parent = split ? LocalOf(r, op.root) : -1;
   const std::size_t at = Enter(r, op, parent);
-  rank.records[at].root = -1;
+  DetailOf(rank, at).root = -1;
   std::uint64_t ordinal = 0;
   if (split) {
     std::vector<std::int64_t>& creations = rank.comms[static_cast<std::size_t>(parent)].creations;

@@ -303,6 +303,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   simulation::World world(*program);
   world.Run();
   const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  program->ReadRest();
   SayFailures(program->failures());
   if (!program->failures().empty()) return kUnreadable;
   Outcome outcome = OutcomeOf(recording, *program, world,

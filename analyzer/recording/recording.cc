@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analyzer/jobs/locate.h"
+#include "analyzer/segments/segment_calls.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -135,25 +136,55 @@ void ProcessRecording::Conclude() {
   if (has_box_) lose(next, process_.head);
 }
 
-bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
-  for (; segment_ < process_.segments_.size(); ++segment_) {
-    const ProcessRecording::Segment& segment = process_.segments_[segment_];
+PieceReader::PieceReader(const ProcessRecording& process) : process_(process) {}
+PieceReader::~PieceReader() = default;
+
+const Piece& PieceReader::piece() const { return calls_ ? calls_->image : process_.process_; }
+
+const std::vector<reader::CallParts>& PieceReader::parts() const {
+  return calls_ ? calls_->image.parts : process_.parts_;
+}
+
+bool PieceReader::Open(std::vector<reader::Failure>* failures) {
+  calls_.reset();
+  while (segment_ < process_.segments_.size()) {
+    const ProcessRecording::Segment& segment = process_.segments_[segment_++];
     const format::SegmentHeader& header = segment.place->index.header;
     if (header.end_slot <= next_slot_ && header.operations == 0) continue;  // twice, by two collectors
     if (wants && !wants(segment.place->index)) {
       next_slot_ = header.end_slot;
       continue;
     }
-    auto image = segment.file->Read(*segment.place);
-    if (!image.ok()) {
-      failures->push_back({segment.file->path(), std::string(image.status().message())});
+    auto calls = segment.file->ReadCalls(*segment.place);
+    if (!calls.ok()) {
+      failures->push_back({segment.file->path(), std::string(calls.status().message())});
       continue;
     }
-    ++segment_;
-    *piece = *std::move(image);
-    if (!piece->calls.empty() && piece->calls.front().slot < next_slot_)
-      std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
-    next_slot_ = header.end_slot;
+    calls_ = *std::move(calls);
+    return true;
+  }
+  return false;
+}
+
+bool PieceReader::Finish(std::vector<reader::Failure>* failures) {
+  const ProcessRecording::Segment& segment = process_.segments_[segment_ - 1];
+  if (const absl::Status finished = calls_->Finish(); !finished.ok()) {
+    const absl::Status failed = segment.file->At(segment.place->offset, finished);
+    failures->push_back({segment.file->path(), std::string(failed.message())});
+    return false;
+  }
+  next_slot_ = segment.place->index.header.end_slot;
+  return true;
+}
+
+bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
+  while (Open(failures)) {
+    calls_->KeepAll();
+    const std::uint64_t first_slot = next_slot_;
+    if (!Finish(failures)) continue;
+    *piece = std::move(calls_->image);
+    if (!piece->calls.empty() && piece->calls.front().slot < first_slot)
+      std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < first_slot; });
     Prepare(piece);
     return true;
   }
@@ -163,6 +194,24 @@ bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
   piece->parts = process_.parts_;
   std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
   return !piece->calls.empty();
+}
+
+bool PieceReader::Begin(std::vector<reader::Failure>* failures) {
+  if (!Open(failures)) return !std::exchange(ring_done_, true);
+  Prepare(&calls_->image);
+  return true;
+}
+
+const reader::Call* PieceReader::NextCall(std::vector<reader::Failure>* failures) {
+  if (!calls_) {
+    while (in_ring_ < process_.ring_.size())
+      if (const reader::Call& call = process_.ring_[in_ring_++]; call.slot >= next_slot_) return &call;
+    return nullptr;
+  }
+  while (const reader::Call* const call = calls_->Next())
+    if (call->slot >= next_slot_) return call;
+  Finish(failures);
+  return nullptr;
 }
 
 void PieceReader::Prepare(Piece* piece) const {
@@ -232,7 +281,7 @@ Recording Recording::Open(const std::vector<std::string>& paths) {
     process.Conclude();
     if (process.has_box_ || process.segments_.empty()) continue;
     const ProcessRecording::Segment& last = process.segments_.back();
-    if (auto image = last.file->Read(*last.place); image.ok()) {
+    if (auto image = last.file->Read(*last.place, /*with_calls=*/false); image.ok()) {
       process.process_ = *std::move(image);
       process.process_.calls = std::vector<reader::Call>();  // with their memory
       process.process_.parts = std::vector<reader::CallParts>();

@@ -64,16 +64,28 @@ class ProcessRecording {
 // The pieces of one process, in order of slots.
 class PieceReader {
  public:
-  explicit PieceReader(const ProcessRecording& process) : process_(process) {}
+  explicit PieceReader(const ProcessRecording& process);
+  ~PieceReader();
   // Which segments to leave out, by their index; none by default.
   std::function<bool(const SegmentIndex&)> wants;
   // False: there is no more. A segment that cannot be read is left out, and `failures` says so.
   bool Next(Piece* piece, std::vector<reader::Failure>* failures);
 
+  // Or call by call, never all of them in memory. False: there is no more piece.
+  bool Begin(std::vector<reader::Failure>* failures);
+  const Piece& piece() const;  // that has begun, without its calls
+  // Until the next one. Null: the piece has no more.
+  const reader::Call* NextCall(std::vector<reader::Failure>* failures);
+  const std::vector<reader::CallParts>& parts() const;  // of the piece, once it has no more calls
+
  private:
+  bool Open(std::vector<reader::Failure>* failures);
+  bool Finish(std::vector<reader::Failure>* failures);
   void Prepare(Piece* piece) const;
   const ProcessRecording& process_;
-  std::size_t segment_ = 0;
+  std::size_t segment_ = 0;              // behind the one that is open
+  std::unique_ptr<SegmentCalls> calls_;  // null: those of the ring
+  std::size_t in_ring_ = 0;
   std::uint64_t next_slot_ = 0;
   bool ring_done_ = false;
 };

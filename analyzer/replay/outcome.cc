@@ -83,31 +83,35 @@ class RankImage {
   void ReadCalls(const ProcessRecording& process, Outcome* outcome) {
     PieceReader pieces(process);
     std::vector<reader::Failure> ignored;  // they were said when the program was made
-    std::size_t record = 0;
-    for (Piece piece; pieces.Next(&piece, &ignored) && record < history_.records.size();) {
-      std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> ids;
-      for (const reader::Communicator& one : piece.communicators) ids[{one.index, one.generation}] = one.id;
-      for (Call& call : piece.calls) {
-        if (record == history_.records.size()) break;
-        const simulation::Record& simulated = history_.records[record++];
-        const auto id = ids.find({call.communicator, call.generation});
-        outcome->recorded_ns = std::max(
-            outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - recorded_ns_);
-        const std::uint64_t on = id == ids.end() ? 0 : id->second;
-        if (program_.LeavesOut(process.rank(), call, on)) continue;
-        ++outcome->calls;
-        Simulate(simulated, on, &call, outcome);
-        image_.calls.push_back(call);
-      }
+    while (record_ < history_.records.size() && pieces.Begin(&ignored)) {
+      ids_.clear();
+      for (const reader::Communicator& one : pieces.piece().communicators) ids_[{one.index, one.generation}] = one.id;
+      while (const Call* const call = pieces.NextCall(&ignored))
+        if (record_ < history_.records.size()) Take(*call, outcome);
       const std::uint64_t end = image_.calls.empty() ? 0 : image_.calls.back().slot + 1;
-      for (reader::CallParts& parts : piece.parts)
-        if (parts.call.slot < end && !LeftOut(parts.call.slot)) image_.parts.push_back(std::move(parts));
-      if (image_.calls.size() > 2 * newest_) Trim();
+      for (const reader::CallParts& parts : pieces.parts())
+        if (parts.call.slot < end && !LeftOut(parts.call.slot)) image_.parts.push_back(parts);
     }
     image_.head = history_.records.size();
     Trim();
-    image_.calls.shrink_to_fit();  // it has grown with the largest piece, and there is one for each rank
+    image_.calls.shrink_to_fit();  // there is one for each rank
     reader::MarkAwaited(&image_);
+  }
+
+  void Take(const Call& recorded, Outcome* outcome) {
+    const simulation::Record& simulated = history_.records[record_++];
+    const auto id = ids_.find({recorded.communicator, recorded.generation});
+    outcome->recorded_ns =
+        std::max(outcome->recorded_ns,
+                 std::max({recorded.entered_ns, recorded.returned_ns, recorded.completed_ns}) - recorded_ns_);
+    const std::uint64_t on = id == ids_.end() ? 0 : id->second;
+    if (program_.left_out(rank_) != 0 && program_.LeavesOut(program_.process(rank_)->rank(), recorded, on)) return;
+    ++outcome->calls;
+    Call call = recorded;
+    Simulate(simulated, on, &call, outcome);
+    if (history_.records.size() - record_ >= newest_ + program_.left_out(rank_)) return;  // not of the newest
+    if (image_.calls.size() == 2 * newest_) Trim();
+    image_.calls.push_back(call);
   }
 
   bool LeftOut(std::uint64_t slot) const {
@@ -244,7 +248,9 @@ class RankImage {
   const std::size_t newest_;
   std::int64_t real_ns_ = 0;      // CLOCK_MONOTONIC of instant 0
   std::int64_t recorded_ns_ = 0;  // likewise, as the process had it
+  std::size_t record_ = 0;        // the next one
   reader::BoxImage image_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> ids_;  // of the piece's communicators
   std::map<std::pair<std::uint32_t, std::uint32_t>, Counts> counts_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>, Channel> channels_;

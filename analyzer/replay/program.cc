@@ -50,6 +50,9 @@ bool MakesOrEnds(const reader::Call& call) {
 
 }  // namespace
 
+RecordedProgram::RecordedProgram(WhatIf what_if) : what_if_(std::move(what_if)) {}
+RecordedProgram::~RecordedProgram() = default;
+
 absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Recording& recording, WhatIf what_if,
                                                                        const simulation::Costs& costs) {
   std::unique_ptr<RecordedProgram> made(new RecordedProgram(std::move(what_if)));
@@ -58,6 +61,7 @@ absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Rec
   if (std::find(made->chosen_.begin(), made->chosen_.end(), true) == made->chosen_.end())
     return absl::NotFoundError("no communicator is left to be replayed");
   made->jitter = 0;
+  made->details = false;
   made->costs_ = costs;
   made->costs = &made->costs_;
   return made;
@@ -86,7 +90,6 @@ absl::Status RecordedProgram::AddProcesses(const Recording& recording) {
     Source& source = sources_.emplace_back();
     source.process = process;
     source.pieces = std::make_unique<PieceReader>(*process);
-    sections_ = std::max(sections_, static_cast<int>(process->segments().size()) + 1);
   }
   ranks = static_cast<int>(sources_.size());
   return AddLinks(hosts);
@@ -229,17 +232,30 @@ std::int64_t RecordedProgram::Begins(int rank) const {
   return began + (delay == what_if_.delays.end() ? 0 : delay->second);
 }
 
-simulation::Ops RecordedProgram::Section(int rank, int section) const {
+bool RecordedProgram::Next(int rank, int /*section*/, simulation::Ops* ops) const {
   Source& source = sources_[static_cast<std::size_t>(rank)];
-  simulation::Ops ops;
-  Piece piece;
   if (!source.process) {
     // It is never there; the others may wait for it.
-    if (section == 0) ops.push_back({.what = simulation::Do::kHang});
-    return ops;
+    ops->push_back({.what = simulation::Do::kHang});
+    return true;
   }
-  if (source.pieces->Next(&piece, &failures_)) CallTranslator(*this, rank, piece).Translate(&ops);
-  return ops;
+  while (ops->empty()) {
+    if (!source.translator) {
+      if (!source.pieces->Begin(&failures_)) return false;
+      source.translator = std::make_unique<CallTranslator>(*this, rank, source.pieces->piece());
+    }
+    if (!source.translator->Translate(ops)) source.translator.reset();
+  }
+  return true;
+}
+
+void RecordedProgram::ReadRest() const {
+  simulation::Ops ops;
+  for (Source& source : sources_) {
+    if (!source.translator) continue;
+    while (source.translator->Translate(&ops)) ops.clear();
+    source.translator.reset();
+  }
 }
 
 }  // namespace ncclwatch::analyzer

@@ -40,14 +40,16 @@ struct WhatIf {
 // A call of MPI that was refused for its arguments, and that no other rank met.
 bool WasRefused(const reader::Call& call);
 
+class CallTranslator;
+
 class RecordedProgram : public simulation::Workload {
  public:
   // The recording outlives it. An error: it cannot be replayed, and why.
   static absl::StatusOr<std::unique_ptr<RecordedProgram>> Make(const Recording& recording, WhatIf what_if,
                                                                const simulation::Costs& costs);
+  ~RecordedProgram() override;
 
-  int sections() const override { return sections_; }
-  simulation::Ops Section(int rank, int section) const override;
+  bool Next(int rank, int section, simulation::Ops* ops) const override;
   std::int64_t Begins(int rank) const override;
   std::size_t Calls(int rank) const override { return process(rank) ? process(rank)->end_slot() : 0; }
   std::vector<int> Has(int rank) const override { return has_[static_cast<std::size_t>(rank)]; }
@@ -65,9 +67,13 @@ class RecordedProgram : public simulation::Workload {
   int ChildOf(std::uint64_t parent, std::uint64_t ordinal, int rank) const;
   // What lay between two calls of the rank, as it is to be.
   std::int64_t Gap(int rank, std::int64_t recorded_ns) const;
+  std::uint64_t left_out(int rank) const { return sources_[static_cast<std::size_t>(rank)].left_out; }
   bool stood_still() const { return stood_still_; }
   double Stretch(int comm, int from, int to) const override;
   const std::vector<std::uint64_t>& comm_ids() const { return comm_ids_; }
+  // Once the simulation has stopped: what is left of the pieces that it had begun. It may be damaged, and what they say
+  // below is told by pieces.
+  void ReadRest() const;
   // What the model does not know of, by operation: such calls take as long as they took.
   const std::map<std::string, std::uint64_t>& not_modelled() const { return not_modelled_; }
   // Job ranks whose calls came from several threads; they are replayed as if one thread had made them.
@@ -79,16 +85,19 @@ class RecordedProgram : public simulation::Workload {
   struct Source {
     const ProcessRecording* process = nullptr;
     std::unique_ptr<PieceReader> pieces;
-    std::int64_t before_ns = 0;  // when the call before had ended
-    std::uint64_t calls = 0;     // translated so far
-    std::uint32_t thread = 0;    // that made the first of them
+    std::unique_ptr<CallTranslator> translator;  // of the piece that has begun; null: none has
+    std::int64_t before_ns = 0;                  // when the call before had ended
+    std::uint64_t calls = 0;                     // translated so far
+    std::uint64_t left_out = 0;                  // of those
+    std::uint32_t thread = 0;                    // that made the first of them
     int group_depth = 0;
     absl::flat_hash_map<std::uint64_t, std::uint8_t> streams;
+    std::pair<std::uint64_t, std::uint8_t> last_stream;                      // of those
     absl::flat_hash_map<std::uint64_t, std::vector<std::uint64_t>> awaited;  // by the slot of the call that waits
     std::int64_t exchange = -1;                                              // the first half of an MPI_Sendrecv
   };
 
-  explicit RecordedProgram(WhatIf what_if) : what_if_(std::move(what_if)) {}
+  explicit RecordedProgram(WhatIf what_if);
   absl::Status AddProcesses(const Recording& recording);
   void AddCommunicators();
   bool IsChosen(std::size_t comm) const;
@@ -97,7 +106,6 @@ class RecordedProgram : public simulation::Workload {
 
   const WhatIf what_if_;
   bool stood_still_ = false;  // the recording has a verdict: what its GPUs had not finished by then never ends
-  int sections_ = 0;
   std::int64_t began_ns_ = 0;
   std::vector<int> nodes_;
   std::vector<std::vector<int>> has_;  // by rank: communicators of MPI, and splits of what is not chosen

@@ -15,6 +15,8 @@ using reader::Call;
 using simulation::Do;
 using simulation::Op;
 
+constexpr int kCallsAtOnce = 64;
+
 bool IsPersistentInit(Function function) {
   return functions::FullName(function).find("_init") != std::string_view::npos;
 }
@@ -44,30 +46,36 @@ bool MadeByMembersAlone(Function function) {
 CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const Piece& piece)
     : program_(program), source_(program.sources_[static_cast<std::size_t>(rank)]), rank_(rank), piece_(piece) {
   for (const reader::Communicator& one : piece.communicators) {
-    ids_[{one.index, one.generation}] = one.id;
     const int comm = program.comm_of(one.id);
     const bool member = comm >= 0 && program.comms[static_cast<std::size_t>(comm)].RankOf(rank) >= 0;
-    comms_[{one.index, one.generation}] = member ? comm : -1;
+    comms_[{one.index, one.generation}] = {member ? comm : -1, one.id};
   }
 }
 
-void CallTranslator::Translate(simulation::Ops* ops) {
+bool CallTranslator::Translate(simulation::Ops* ops) {
   ops_ = ops;
-  ops->reserve(piece_.calls.size() + piece_.calls.size() / 4);
-  for (const Call& call : piece_.calls) {
-    const std::size_t first = ops->size();
-    if (source_.calls == 0) source_.thread = call.thread;
-    if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
-    const auto id = ids_.find({call.communicator, call.generation});
-    if (program_.LeavesOut(source_.process->rank(), call, id == ids_.end() ? 0 : id->second))
-      ops_->push_back({.what = Do::kEnter, .function = call.function});
-    else
-      Add(call);
-    (*ops)[first].before_ns = GapBefore(call);
-    if (!program_.IsOfWantedSteps(source_.process->rank(), call.slot)) TakeNoTime(first);
-    source_.before_ns = std::max(source_.before_ns, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
-    ++source_.calls;
+  for (int left = kCallsAtOnce; left > 0; --left) {
+    const Call* const call = source_.pieces->NextCall(&program_.failures_);
+    if (!call) return false;
+    Take(*call);
   }
+  return true;
+}
+
+void CallTranslator::Take(const Call& call) {
+  const std::size_t first = ops_->size();
+  if (source_.calls == 0) source_.thread = call.thread;
+  if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
+  if (program_.LeavesOut(source_.process->rank(), call, OnOf(call).id)) {
+    ops_->push_back({.what = Do::kEnter, .function = call.function});
+    ++source_.left_out;
+  } else {
+    Add(call);
+  }
+  (*ops_)[first].before_ns = GapBefore(call);
+  if (!program_.IsOfWantedSteps(source_.process->rank(), call.slot)) TakeNoTime(first);
+  source_.before_ns = std::max(source_.before_ns, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
+  ++source_.calls;
 }
 
 // What makes communicators, before the steps that are wanted.
@@ -82,9 +90,19 @@ std::int64_t CallTranslator::GapBefore(const Call& call) const {
   return program_.Gap(rank_, std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
 }
 
-int CallTranslator::CommOf(const Call& call) const {
-  const auto found = comms_.find({call.communicator, call.generation});
-  return found == comms_.end() ? -1 : found->second;
+const CallTranslator::On& CallTranslator::OnOf(const Call& call) const {
+  const Key key{call.communicator, call.generation};
+  if (key == last_key_) return last_on_;
+  const auto found = comms_.find(key);
+  last_key_ = key;
+  last_on_ = found == comms_.end() ? On() : found->second;
+  return last_on_;
+}
+
+std::uint8_t CallTranslator::StreamOf(const Call& call) {
+  if (call.stream != source_.last_stream.first || source_.streams.empty())
+    source_.last_stream = *source_.streams.emplace(call.stream, source_.streams.size() % simulation::kStreams).first;
+  return source_.last_stream.second;
 }
 
 Op CallTranslator::OpOf(const Call& call, Do what) {
@@ -137,9 +155,7 @@ void CallTranslator::AddNccl(const Call& call, const functions::FunctionInfo& in
   }
   Op op = OpOf(call, Do::kCall);
   if (op.comm < 0 || (call.flags & format::kCaptured) != 0) return AsRecorded(call, false);
-  op.stream =
-      source_.streams.emplace(call.stream, static_cast<std::uint8_t>(source_.streams.size() % simulation::kStreams))
-          .first->second;
+  op.stream = StreamOf(call);
   op.stalls = program_.stood_still_ && NeverFinished(call);
   if (program_.stood_still_ && NeverStarted(call))
     ops_->push_back({.what = Do::kKernel, .stream = op.stream, .ns = simulation::kNever});
@@ -158,7 +174,7 @@ const reader::Communicator* CallTranslator::CommunicatorOf(const Call& call) con
 int CallTranslator::WorldOfMpi() const {
   for (const reader::Communicator& one : piece_.communicators)
     if (one.parent == 0 && (one.flags & format::kCommMpi) != 0 && one.size > 1)
-      if (const int comm = comms_.at({one.index, one.generation}); comm >= 0) return comm;
+      if (const int comm = comms_.at({one.index, one.generation}).comm; comm >= 0) return comm;
   return -1;
 }
 
@@ -201,9 +217,8 @@ void CallTranslator::AddCreation(const Call& call) {
       op.claimed_size = one.size;
   }
   if (op.what == Do::kSplit) {
-    const auto parent = ids_.find({call.communicator, call.generation});
-    if (op.root < 0 || parent == ids_.end()) return AsRecorded(call, false);
-    op.comm = program_.ChildOf(parent->second, call.position, rank_);
+    if (op.root < 0) return AsRecorded(call, false);
+    op.comm = program_.ChildOf(OnOf(call).id, call.position, rank_);
   }
   ops_->push_back(op);
 }

@@ -9,6 +9,7 @@
 #include <new>
 #include <set>
 
+#include "analyzer/segments/segment_calls.h"
 #include "core/nodes/bytes.h"
 #include "core/nodes/image_code.h"
 #include "core/reader/layout.h"
@@ -296,37 +297,69 @@ absl::StatusOr<SegmentIndex> ReadSegmentIndex(std::string_view bytes) {
   return index;
 }
 
-absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
+absl::StatusOr<std::unique_ptr<SegmentCalls>> SegmentCalls::Open(std::string_view bytes) {
   const auto header = ReadSegmentHeader(bytes, bytes.size());
   if (!header.ok()) return header.status();
   bytes = bytes.substr(0, header->bytes);
   if (ChecksumOf(bytes) != header->checksum) return Damaged("a segment whose checksum is wrong");
   const std::string_view frame = bytes.substr(sizeof(SegmentHeader) + header->index_bytes);
-  std::string payload(header->payload_bytes, '\0');
-  const std::size_t size = ZSTD_decompress(payload.data(), payload.size(), frame.data(), frame.size());
-  if (ZSTD_isError(size) || size != payload.size()) return Damaged("a segment that cannot be uncompressed");
-  nodes::Reader from(payload);
-  reader::BoxImage image;
-  const bool read = nodes::ReadImage(&from, &image);
-  if (read && header->version >= format::kFirstSegmentVersionWithNotes) ReadSaid(&from, &image);
+  std::unique_ptr<SegmentCalls> made(new SegmentCalls(*header));
+  made->payload_.resize(header->payload_bytes);
+  const std::size_t size = ZSTD_decompress(made->payload_.data(), made->payload_.size(), frame.data(), frame.size());
+  if (ZSTD_isError(size) || size != made->payload_.size()) return Damaged("a segment that cannot be uncompressed");
+  made->from_ = nodes::Reader(made->payload_);
+  if (!nodes::ReadBeforeCalls(&made->from_, &made->image, &made->left_)) return Damaged("a segment with damaged calls");
+  if (made->left_ != header->calls || made->image.pid != header->pid || made->image.start_time != header->start_time)
+    return Damaged("a segment that contradicts its header");
+  return made;
+}
+
+const reader::Call* SegmentCalls::Next() {
+  if (left_ == 0 || !in_order_) return nullptr;
+  const reader::Call& call = memory_.Read(&from_);
+  if (!from_.ok()) return nullptr;
+  --left_;
+  in_order_ = call.slot >= next_slot_ && call.slot < header_.end_slot;
+  next_slot_ = call.slot + 1;
+  mpi_ = mpi_ || functions::IsMpi(call.function);
+  if (!in_order_) return nullptr;
+  if (keeps_all_ || (call.flags & format::kHasParts) != 0) image.calls.push_back(call);
+  return &call;
+}
+
+void SegmentCalls::KeepAll() {
+  image.calls.reserve(left_);
+  keeps_all_ = true;
+  while (Next()) {
+  }
+}
+
+absl::Status SegmentCalls::Finish() {
+  while (Next()) {
+  }
+  if (!in_order_) return Damaged("a segment with calls out of order");
+  const bool read = left_ == 0 && nodes::ReadBehindCalls(&from_, mpi_, &image);
+  if (read && header_.version >= format::kFirstSegmentVersionWithNotes) ReadSaid(&from_, &image);
   image.from_summary = true;  // unless it is the last of its process
-  if (read && header->version >= format::kFirstSegmentVersionWithLeader) {
-    image.leader_state = ReadLeader(&from);
-    image.from_summary = from.Byte() == 0;
+  if (read && header_.version >= format::kFirstSegmentVersionWithLeader) {
+    image.leader_state = ReadLeader(&from_);
+    image.from_summary = from_.Byte() == 0;
   }
-  if (read && header->version >= format::kFirstSegmentVersionWithOperations) ReadForeign(&from, &image);
-  if (!read || !from.Done()) return Damaged("a segment with damaged calls");
-  if (header->version >= format::kFirstSegmentVersionWithOperations &&
-      image.operations.all.size() != header->operations)
+  if (read && header_.version >= format::kFirstSegmentVersionWithOperations) ReadForeign(&from_, &image);
+  if (!read || !from_.Done()) return Damaged("a segment with damaged calls");
+  if (header_.version >= format::kFirstSegmentVersionWithOperations &&
+      image.operations.all.size() != header_.operations)
     return Damaged("a segment that contradicts its header");
-  if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
-    return Damaged("a segment that contradicts its header");
-  std::uint64_t next = header->begin_slot;
-  for (const reader::Call& call : image.calls) {
-    if (call.slot < next || call.slot >= header->end_slot) return Damaged("a segment with calls out of order");
-    next = call.slot + 1;
-  }
-  return image;
+  payload_ = std::string();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
+  const auto segment = SegmentCalls::Open(bytes);
+  if (!segment.ok()) return segment.status();
+  (*segment)->KeepAll();
+  if (const absl::Status finished = (*segment)->Finish(); !finished.ok()) return finished;
+  return std::move((*segment)->image);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "analyzer/files/input_file.h"
+#include "analyzer/segments/segment_calls.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -112,13 +113,21 @@ absl::StatusOr<std::shared_ptr<const SegmentFile>> SegmentFile::Open(const std::
   return made;
 }
 
-absl::StatusOr<reader::BoxImage> SegmentFile::Read(const Place& place) const {
+absl::StatusOr<reader::BoxImage> SegmentFile::Read(const Place& place, bool with_calls) const {
+  const auto calls = ReadCalls(place);
+  if (!calls.ok()) return calls.status();
+  if (with_calls) (*calls)->KeepAll();
+  if (const absl::Status finished = (*calls)->Finish(); !finished.ok()) return At(place.offset, finished);
+  return std::move((*calls)->image);
+}
+
+absl::StatusOr<std::unique_ptr<SegmentCalls>> SegmentFile::ReadCalls(const Place& place) const {
   const auto bytes = Bytes(place.offset, place.index.header.bytes);
   if (!bytes.ok()) return At(place.offset, bytes.status());
-  auto image = ReadSegment(*bytes);
-  if (!image.ok()) return At(place.offset, image.status());
-  image->path = path_;
-  return image;
+  auto calls = SegmentCalls::Open(*bytes);
+  if (!calls.ok()) return At(place.offset, calls.status());
+  (*calls)->image.path = path_;
+  return calls;
 }
 
 std::vector<std::string> SegmentFiles(const std::string& directory) {

@@ -34,6 +34,8 @@ class SegmentWriter {
   std::uint64_t bytes_ = 0;
 };
 
+class SegmentCalls;
+
 class SegmentFile {
  public:
   struct Place {
@@ -48,11 +50,12 @@ class SegmentFile {
   const absl::Status& damage() const { return damage_; }
   std::uint64_t whole_bytes() const { return whole_bytes_; }  // up to the damage
   // Several threads may read at once.
-  absl::StatusOr<reader::BoxImage> Read(const Place& place) const;
+  absl::StatusOr<reader::BoxImage> Read(const Place& place, bool with_calls = true) const;
+  absl::StatusOr<std::unique_ptr<SegmentCalls>> ReadCalls(const Place& place) const;
+  absl::Status At(std::uint64_t offset, const absl::Status& what) const;
 
  private:
   SegmentFile() = default;
-  absl::Status At(std::uint64_t offset, const absl::Status& what) const;
   absl::StatusOr<std::string> Bytes(std::uint64_t offset, std::uint64_t count) const;
 
   std::string path_;

@@ -63,8 +63,8 @@ class Box {
   }
 
   // The same calls on all ranks.
-  bool Timed(const Record& record) const {
-    if (job_.times_every == 0 || record.ticket < 0 || record.kernel_ns <= 0) return false;
+  bool Timed(const Record& record, const Detail& detail) const {
+    if (job_.times_every == 0 || record.ticket < 0 || detail.kernel_ns <= 0) return false;
     if (scene_.chance().Bits(kTimes, record.position) % job_.times_every != 0) return false;
     const LocalComm& comm = world_.comms[static_cast<std::size_t>(record.comm)];
     return comm.tickets[static_cast<std::size_t>(record.ticket)] <= std::min(read_, world_.gpu_stop);
@@ -91,7 +91,8 @@ class Box {
       if (record.function == Function::ncclSend || record.function == Function::ncclRecv) {
         const bool sends = record.function == Function::ncclSend;
         ++(sends ? counts.sends : counts.receives);
-        auto& peer = peers_[{static_cast<std::uint32_t>(record.comm), static_cast<std::uint32_t>(record.root)}];
+        const std::int32_t root = world_.details[head_ - 1].root;
+        auto& peer = peers_[{static_cast<std::uint32_t>(record.comm), static_cast<std::uint32_t>(root)}];
         ++(sends ? peer.first : peer.second);
       } else if (functions::IsCollective(record.function)) {
         CountCollective(record, &counts);
@@ -106,7 +107,8 @@ class Box {
     }
     counts->last = head_ - 1;
     // A refused call gives its place back.
-    if ((record.result == 4 || record.result == 5) && By(record.returned)) return;
+    const std::int32_t result = world_.details[head_ - 1].result;
+    if ((result == 4 || result == 5) && By(record.returned)) return;
     counts->chain = record.chain;
     counts->entered = record.position + 1;
     if (By(record.returned)) ++counts->returned;
@@ -204,13 +206,14 @@ class Box {
     to->last.reduction = format::kNoReduction;
     if (counts.last != SIZE_MAX) {
       const Record& last = world_.records[counts.last];
+      const Detail& detail = world_.details[counts.last];
       to->last = {counts.last,
-                  last.count,
+                  detail.count,
                   Ticks(last.entered),
                   static_cast<std::uint32_t>(last.function),
-                  last.root,
-                  last.dtype,
-                  last.reduction,
+                  detail.root,
+                  detail.dtype,
+                  detail.reduction,
                   0,
                   last.flags & ~static_cast<std::uint32_t>(format::kMarked)};
     }
@@ -250,18 +253,19 @@ class Box {
 
   void FillRecord(std::size_t slot, format::Record* to) const {
     const Record& from = world_.records[slot];
+    const Detail& detail = world_.details[slot];
     const bool returned = By(from.returned);
     to->entered = Ticks(from.entered);
     to->returned = returned ? Ticks(from.returned) : 0;
-    to->result = returned ? from.result : format::kNoResult;
+    to->result = returned ? detail.result : format::kNoResult;
     to->position = from.position;
-    to->count = from.count;
+    to->count = detail.count;
     to->chain = from.chain;
-    to->group = from.group;
+    to->group = detail.group;
     to->stream = from.comm < 0 ? 0
-                               : 0x7f0000001000ull + from.stream * 0x100ull +
+                               : 0x7f0000001000ull + detail.stream * 0x100ull +
                                      scene_.chance().Bits(kStream, static_cast<std::uint64_t>(rank_)) % 4096 * 0x1000;
-    to->site = from.site;
+    to->site = detail.site;
     to->function = static_cast<std::uint32_t>(from.function);
     to->communicator = from.comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(from.comm);
     to->thread = scene_.Pid(rank_);
@@ -274,13 +278,13 @@ class Box {
       to->flags |= format::kStartMarked;
       to->start = StartNumber(world_.comms[static_cast<std::size_t>(from.comm)], static_cast<std::size_t>(from.start));
     }
-    if (Timed(from)) {
+    if (Timed(from, detail)) {
       to->flags |= format::kTimed;
-      to->kernel = format::Pack({static_cast<std::uint64_t>(from.kernel_ns), format::KernelClock::kGpu});
+      to->kernel = format::Pack({static_cast<std::uint64_t>(detail.kernel_ns), format::KernelClock::kGpu});
     }
-    to->root = from.root;
-    to->dtype = from.dtype;
-    to->reduction = from.reduction;
+    to->root = detail.root;
+    to->dtype = detail.dtype;
+    to->reduction = detail.reduction;
     to->commit = slot + 1;
   }
 

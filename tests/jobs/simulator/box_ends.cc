@@ -42,19 +42,20 @@ void FillExit(const Scene& scene, int other, format::Observation* to) {
 }
 
 void FillError(const Scene& scene, int rank, std::size_t slot, format::Words* words) {
-  const std::vector<Record>& records = scene.made().world->rank(rank).records;
-  const Record& record = records[slot];
+  const RankHistory& world = scene.made().world->rank(rank);
+  const Record& record = world.records[slot];
+  const Detail& detail = world.details[slot];
   const std::uint64_t number = words->errors_seen.fetch_add(1);
   format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
   // Of a group: the communicator of its first call.
   std::int32_t comm = record.comm;
   for (std::size_t i = 0; i < slot && comm < 0; ++i)
-    if (records[i].group == record.group && records[i].comm >= 0) comm = records[i].comm;
+    if (world.details[i].group == detail.group && world.records[i].comm >= 0) comm = world.records[i].comm;
   error.at_ns = record.returned + scene.Offset(rank);
   error.slot = slot;
   error.function = static_cast<std::uint32_t>(record.function);
   error.communicator = comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(comm);
-  error.result = record.result;
+  error.result = detail.result;
   error.thread = scene.Pid(rank);
   testing::Put(std::string("what NCCL says of it"), error.text);
   error.commit = number + 1;
@@ -151,8 +152,9 @@ void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head
   words->catching = 1;
   for (std::size_t slot = 0; slot < head; ++slot) {
     const Record& record = world.records[slot];
-    const bool reported = record.group == 0 || record.function == Function::ncclGroupEnd;
-    if (record.result != 0 && record.returned <= seen && reported) FillError(scene, rank, slot, words);
+    const Detail& detail = world.details[slot];
+    const bool reported = detail.group == 0 || record.function == Function::ncclGroupEnd;
+    if (detail.result != 0 && record.returned <= seen && reported) FillError(scene, rank, slot, words);
   }
   for (const Reported& reported : scene.made().reported)
     if (reported.rank == rank && reported.at <= seen) FillReported(scene, reported, words);

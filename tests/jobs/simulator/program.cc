@@ -113,6 +113,12 @@ bool Job::MarksStarts(int rank) const {
          (starts == Starts::kSome && Chance(shape.seed).Bits(kWhich, static_cast<std::uint64_t>(rank)) % 2 == 0);
 }
 
+bool Job::Next(int rank, int section, Ops* ops) const {
+  if (section >= sections()) return false;
+  *ops = Section(rank, section);
+  return true;
+}
+
 Ops Job::Section(int rank, int section) const {
   Ops ops = PlainSection(rank, section);
   const auto found = edits.find(rank);

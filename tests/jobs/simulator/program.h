@@ -53,8 +53,9 @@ struct Job : Workload {
   std::unique_ptr<Topology> topology;
   std::map<int, std::vector<Edit>> edits;  // by rank
 
-  int sections() const override { return steps + 2; }
-  Ops Section(int rank, int section) const override;  // with the edits
+  int sections() const { return steps + 2; }
+  bool Next(int rank, int section, Ops* ops) const override;
+  Ops Section(int rank, int section) const;  // with the edits
   bool MarksStarts(int rank) const;
   // Adds a communicator that its members make in section 0. Only before any rank runs.
   int Add(Comm comm);
