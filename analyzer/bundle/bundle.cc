@@ -23,7 +23,6 @@
 #include "analyzer/files/descriptor.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
-#include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "core/report/render.h"
 #include "core/text/printable.h"
@@ -362,9 +361,9 @@ nlohmann::ordered_json ManifestOf(const BundleRequest& request, const Bundled& b
 
 absl::Status WriteBundle(const BundleRequest& request, TarZst::Write write, Bundled* bundled) {
   Bundle bundle(request, std::move(write), bundled);
-  reader::RunImage run = ReadJob(request.paths, reader::Calls::kForVerdict);
+  reader::RunImage run = ReadJob(request.located.paths, reader::Calls::kForVerdict);
   LeftOut unreadable;
-  std::vector<Found> files = FilesOf(request.paths, "run", &unreadable);
+  std::vector<Found> files = FilesOf(request.located.paths, "run", &unreadable);
   const std::vector<Found> logs = FilesOf(request.logs, "logs", &unreadable);
   if (files.empty() && logs.empty()) return absl::NotFoundError("no file to put into it");
   if (request.redact) Learn(run, files, logs, &bundle.redactor());
@@ -379,7 +378,8 @@ absl::Status WriteBundle(const BundleRequest& request, TarZst::Write write, Bund
     diagnosis::Diagnosis verdict = Diagnose(std::move(run), {nullptr, TopologyOfTheJob("bundle")});
     lines.FillIn(&verdict);
     well = bundle.AddText("verdict.txt", diagnosis::ToText(lines.ForPeople(verdict))) &&
-           bundle.AddJson("verdict.json", DiagnosisJson(verdict, failures));
+           bundle.AddJson("verdict.json",
+                          DiagnosisJson(verdict, failures, AsDiagnosed(verdict, request.located.attempts)));
   }
   well = well && (request.machine == nullptr || bundle.AddJson("machine.json", *request.machine));
   Progress progress("packing", files.size());

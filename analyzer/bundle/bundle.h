@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/jobs/locate.h"
+
 namespace ncclwatch::analyzer {
 
 // A tar file (POSIX ustar) packed by zstd, written piece by piece: `tar --zstd -xf` reads it.
@@ -52,7 +54,7 @@ class TarZst {
 };
 
 struct BundleRequest {
-  std::vector<std::string> paths;                   // of the job, as Locate() gives them
+  Located located;                                  // the job
   std::vector<std::string> logs;                    // files and folders of them
   bool redact = false;                              // host names, addresses, paths, arguments
   std::uint64_t most_bytes = 10ull << 30;           // of one file, unpacked: larger ones are left out

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -49,12 +50,14 @@ int BundleJob(const Command& self, const Arguments& arguments) {
   std::string into = "ncclwatch-bundle.tar.zst", most;
   BundleRequest request;
   bool json = false;
+  AttemptChoice choice;
   options.add_option("DIR|FILE", words, "run directories and recordings of one job (default: the newest)")
       ->type_name("");
   options.add_option("-o", into, "the file to write (default: ncclwatch-bundle.tar.zst)")->type_name("FILE");
   options.add_flag("--redact", request.redact,
                    "hide secrets, names of hosts and users, addresses, paths and arguments");
   options.add_option("--logs", request.logs, "the job's own logs too")->type_name("DIR|FILE")->allow_extra_args(false);
+  DeclareAttempt(&options, &choice);
   options.add_option("--max", most, "leave out files that are larger, as in 1G (default: 10G)")->type_name("SIZE");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.bundle/1)");
   if (const auto status = options.Read(arguments)) return *status;
@@ -63,9 +66,10 @@ int BundleJob(const Command& self, const Arguments& arguments) {
     if (!bytes) return UsageError(self, "--max takes a size like 1G, not '" + most + "'");
     request.most_bytes = *bytes;
   }
-  const auto paths = Locate(words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
-  request.paths = *paths;
+  auto located = Locate(words, choice);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
+  request.located = *std::move(located);
   const Json machine = DescribeMachine();
   request.machine = &machine;
 

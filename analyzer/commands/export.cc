@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "analyzer/commands/export_torch.h"
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/filter_options.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
@@ -53,6 +54,7 @@ constexpr std::uint64_t kMostBytes = 2'000'000'000;  // of a file: ui.perfetto.d
 struct ExportRequest {
   std::vector<std::string> words;
   std::string format, into, most_bytes;
+  AttemptChoice attempt;
   FilterWords filter;
   bool json = false;
 };
@@ -98,6 +100,7 @@ void Declare(Options* options, ExportRequest* request) {
       ->required();
   options->add_option("--max-size", request->most_bytes, "of perfetto: the size at which a new file is begun (2G)")
       ->type_name("SIZE");
+  DeclareAttempt(options, &request->attempt);
   DeclareFilter(options, &request->filter);
   options->add_flag("--json", request->json, "print the names of the files as JSON");
 }
@@ -172,14 +175,15 @@ int Export(const Command& self, const Arguments& arguments) {
     return UsageError(self, std::string(wrong.message()));
   if (!request.most_bytes.empty() && !ParseBytes(request.most_bytes))
     return UsageError(self, "--max-size takes a size like 500M, not '" + request.most_bytes + "'");
-  const auto paths = Locate(request.words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
+  const auto located = Locate(request.words, request.attempt);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
   umask(077);  // pyarrow and OTF2 open their files themselves
-  if (request.format == kTorch) return ExportToTorch(self, *paths, request.into, request.json);
+  if (request.format == kTorch) return ExportToTorch(self, located->paths, request.into, request.json);
   const auto& formats = Formats();
   const auto format =
       std::find_if(formats.begin(), formats.end(), [&](const Format& one) { return one.name == request.format; });
-  return ExportCalls(self, request, *format, *paths);
+  return ExportCalls(self, request, *format, located->paths);
 }
 
 }  // namespace ncclwatch::analyzer

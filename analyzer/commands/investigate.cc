@@ -1,6 +1,7 @@
 // `ncclwatch investigate`: from the files of a job to the incident report.
 #include <nlohmann/json.hpp>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -29,13 +30,15 @@ int InvestigateJob(const Command& self, const Arguments& arguments) {
   Options options(self, kInvestigateHelp);
   std::vector<std::string> words;
   std::string into;
+  AttemptChoice choice;
   bool json = false;
   options.add_option("DIR|LOGS", words, "run directories, recordings, logs and folders of them")->type_name("");
   options.add_option("-o", into, "write the report to this file instead of standard output")->type_name("FILE");
+  DeclareAttempt(&options, &choice);
   options.add_flag("--json", json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
   if (words.empty()) words.emplace_back("latest");
-  const auto material = investigate::Gather(words);
+  const auto material = investigate::Gather(words, choice);
   if (!material.ok()) return Unreadable(self, material.status());
   const investigate::Incident incident = investigate::Investigate(*material);
   const std::string text = ToMarkdown(incident);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -63,6 +64,8 @@ constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'0
 
 struct ReplayRequest {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
+  AttemptChoice attempt;
+  Json attempts;
   std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
   int start = 0, loops = 1, scale = 0;
@@ -140,9 +143,9 @@ absl::StatusOr<WhatIf> WhatIfOf(const ReplayRequest& request) {
 
 absl::StatusOr<simulation::Costs> Fitted(const std::string& word, const Recording& recording) {
   if (word == "self") return FitCosts(recording);
-  const auto paths = Locate({word});
-  if (!paths.ok()) return paths.status();
-  return FitCosts(Recording::Open(*paths));
+  const auto located = Locate({word});
+  if (!located.ok()) return located.status();
+  return FitCosts(Recording::Open(located->paths));
 }
 
 // Reads like the run directory of a recorded job.
@@ -270,6 +273,7 @@ int ShrinkInto(const Command& self, const Recording& recording, const std::vecto
   const ProgramRun run = RunProgram(*shrunk, request.out);
   if (request.json)
     PrintJson({{"schema", "ncclwatch.replay/1"},
+               {"attempts", request.attempts},
                {"kind", diagnosis::Name(shrunk->fault.kind)},
                {"certainty", diagnosis::Name(shrunk->fault.certainty)},
                {"op", shrunk->fault.op},
@@ -321,6 +325,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
     PrintJson(
         {{"schema", "ncclwatch.replay/1"},
          {"on", request.on},
+         {"attempts", request.attempts},
          {"ranks", outcome.run.boxes.size()},
          {"calls", outcome.calls},
          {"completed", outcome.completed},
@@ -402,7 +407,10 @@ int ReplayIdeal(const Command& self, const Recording& recording, const ReplayReq
     if (const absl::Status written = ideal::WriteTimeline(*model, request.out); !written.ok())
       return Unreadable(self, written);
   if (request.json)
-    PrintJson({{"schema", "ncclwatch.replay/1"}, {"on", "model"}, {"ideal", ideal::ToJson(result)}});
+    PrintJson({{"schema", "ncclwatch.replay/1"},
+               {"on", "model"},
+               {"attempts", request.attempts},
+               {"ideal", ideal::ToJson(result)}});
   else
     WriteOut(ideal::ToText(result));
   return kDone;
@@ -446,6 +454,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_option("--scale", request.scale, "so many ranks, where the pattern of the recording can be continued")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  DeclareAttempt(&options, &request.attempt);
   options.add_flag("--no-gaps", request.no_gaps, "nothing lies between calls");
   options.add_flag("--ideal", request.ideal, "what if nobody were slow: who and what costs how much of a step");
   options.add_flag("--shrink", request.shrink, "write the smallest program that shows the same fault, into --out");
@@ -491,9 +500,12 @@ int Replay(const Command& self, const Arguments& arguments) {
   if (request.shrink && request.out.empty())
     return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
 
-  const auto paths = Locate(request.words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
-  const Recording recording = Recording::Open(*paths);
+  const auto located = Locate(request.words, request.attempt);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
+  request.attempts = ToJson(located->attempts);
+  if (located->attempts.several()) request.words = located->paths;  // what the ranks of a replay read
+  const Recording recording = Recording::Open(located->paths);
   SayFailures(recording.run().failures);
   if (!recording.run().failures.empty()) return kUnreadable;
   if (request.ideal) return ReplayIdeal(self, recording, request);
@@ -519,7 +531,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
 
-  if (request.shrink) return ShrinkInto(self, recording, *paths, request);
+  if (request.shrink) return ShrinkInto(self, recording, located->paths, request);
   if (request.on != "model") {
     const auto right = ReplayForReal(recording, **program, ForReal(request));
     if (!right.ok()) return Unreadable(self, right.status());

@@ -1,6 +1,7 @@
 // `ncclwatch report`: what diagnose, trace and stats tell of a job, as one page.
 #include "analyzer/report/report.h"
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -35,16 +36,19 @@ int Report(const Command& self, const Arguments& arguments) {
   Options options(self, kReportHelp);
   std::vector<std::string> words;
   std::string into = "report.html";
+  AttemptChoice choice;
   options.add_option("DIR|FILE", words, "run directories, recordings and black boxes of one job (default: the newest)")
       ->type_name("");
   options.add_option("-o", into, "the file to write (default: report.html)")->type_name("FILE");
+  DeclareAttempt(&options, &choice);
   if (const auto status = options.Read(arguments)) return *status;
 
-  const auto paths = Locate(words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
+  auto located = Locate(words, choice);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
   JobReport report;
-  report.name = words.size() == 1 && words.front() != "latest" ? words.front() : paths->front();
-  report.paths = *paths;
+  report.name = words.size() == 1 && words.front() != "latest" ? words.front() : located->paths.front();
+  report.located = *std::move(located);
   OutputFile file;
   if (const absl::Status opened = file.Open(into); !opened.ok()) {
     Complain(self.name, "{}", std::string(opened.message()));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <queue>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -132,25 +133,34 @@ void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failur
     failures->insert(failures->end(), source->failures().begin(), source->failures().end());
 }
 
-int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, std::size_t most, bool json) {
-  if (json)
-    PrintJson({{"schema", "ncclwatch.stats/1"}, {"steps", StepsJson(breakdown)}, {"ranks", RanksJson(breakdown)}});
+struct StepsRequest {
+  Attempts attempts;
+  std::size_t most = 0;
+  bool json = false;
+};
+
+int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, const StepsRequest& request) {
+  if (request.json)
+    PrintJson({{"schema", "ncclwatch.stats/1"},
+               {"attempts", ToJson(request.attempts)},
+               {"steps", StepsJson(breakdown)},
+               {"ranks", RanksJson(breakdown)}});
   else
-    WriteOut(BreakdownText(breakdown, most));
+    WriteOut(BreakdownText(breakdown, request.most));
   return recording.run().failures.empty() && breakdown.failures.empty() ? kDone : kUnreadable;
 }
 
-int PrintSteps(const Command& self, const Recording& recording, std::size_t most, bool json) {
+int PrintSteps(const Command& self, const Recording& recording, const StepsRequest& request) {
   SayFailures(recording.run().failures);
   const Breakdown breakdown = BreakdownOf(recording);
   SayFailures(breakdown.failures);
-  if (!breakdown.ranks.empty()) return PrintBreakdown(breakdown, recording, most, json);
+  if (!breakdown.ranks.empty()) return PrintBreakdown(breakdown, recording, request);
   const auto steps = StepsOf(recording);
   if (!steps.ok()) return Unreadable(self, steps.status());
-  if (json)
-    PrintJson({{"schema", "ncclwatch.stats/1"}, {"steps", StepsJson(*steps)}});
+  if (request.json)
+    PrintJson({{"schema", "ncclwatch.stats/1"}, {"attempts", ToJson(request.attempts)}, {"steps", StepsJson(*steps)}});
   else
-    WriteOut(StepsText(*steps, most));
+    WriteOut(StepsText(*steps, request.most));
   return recording.run().failures.empty() ? kDone : kUnreadable;
 }
 
@@ -163,6 +173,7 @@ int Stats(const Command& self, const Arguments& arguments) {
   std::string by_text = "op,size,comm";
   std::size_t most = 40;
   bool json = false, steps = false;
+  AttemptChoice choice;
   options
       .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
       ->type_name("");
@@ -170,24 +181,29 @@ int Stats(const Command& self, const Arguments& arguments) {
       ->type_name("LIST");
   options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
   options.add_flag("--steps", steps, "steps instead of calls, the newest N of --top");
+  DeclareAttempt(&options, &choice);
   options.add_flag("--json", json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
   const auto by = ParseBy(by_text);
   if (!by) return UsageError(self, "--by takes a list of op, size, comm and rank, not '" + by_text + "'");
 
-  const auto paths = Locate(words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
-  const Recording recording = Recording::Open(*paths);
+  const auto located = Locate(words, choice);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
+  const Recording recording = Recording::Open(located->paths);
   std::vector<reader::Failure> failures = recording.run().failures;
-  if (steps) return PrintSteps(self, recording, most, json);
+  if (steps) return PrintSteps(self, recording, {located->attempts, most, json});
   Tally tally(*by);
   AddAll(recording, &tally, &failures);
   SayFailures(failures);
   if (recording.processes().empty()) return kUnreadable;
-  if (json)
-    PrintJson(StatsJson(tally, *by));
-  else
+  if (json) {
+    auto result = StatsJson(tally, *by);
+    result["attempts"] = ToJson(located->attempts);
+    PrintJson(result);
+  } else {
     WriteOut(StatsText(tally, *by, most));
+  }
   return failures.empty() ? kDone : kUnreadable;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -50,11 +51,18 @@ top::Job LookOnce(const std::string& directory, milliseconds interval) {
   return job;
 }
 
-int Once(const Command& self, const std::string& directory, milliseconds interval, bool json) {
+int Once(const Command& self, const Located& located, milliseconds interval, bool json) {
+  const std::string& directory = located.paths.front();
   const top::Job job = LookOnce(directory, interval);
   for (const std::string& failure : job.unreadable) Complain("", "{}", failure);
   if (job.processes.empty()) return Unreadable(self, absl::NotFoundError(directory + ": no black box in it"));
-  json ? PrintJson(ToJson(job)) : WriteOut(WholeText(job));
+  if (json) {
+    auto result = ToJson(job);
+    result["attempts"] = ToJson(located.attempts);
+    PrintJson(result);
+  } else {
+    WriteOut(WholeText(job));
+  }
   return kDone;
 }
 
@@ -89,15 +97,18 @@ int Top(const Command& self, const Arguments& arguments) {
   std::string word;
   bool once = false, json = false;
   double interval_s = 0.5;
+  AttemptChoice choice{.number = std::nullopt, .prefer = Prefer::kLiving};
   options.add_option("DIR", word, "run directory (default: the newest one)")->type_name("");
   options.add_flag("--once", once, "print the state once, as where stdout is no terminal");
+  DeclareAttempt(&options, &choice);
   options.add_flag("--json", json, "print it once as JSON (schema ncclwatch.top/1)");
   options.add_option("--interval", interval_s, "seconds between two looks (default: 0.5)")
       ->type_name("S")
       ->check(CLI::Range(0.1, 60.0));
   if (const auto status = options.Read(arguments)) return *status;
-  const auto directory = LocateOne(word);
-  if (!directory.ok()) return Unreadable(self, directory.status());
+  const auto located = Locate(word.empty() ? std::vector<std::string>() : std::vector{word}, choice);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
   CatchSignals();
   constexpr int kNice = 10;  // the job comes first
   setpriority(PRIO_PROCESS, 0, kNice);
@@ -105,7 +116,8 @@ int Top(const Command& self, const Arguments& arguments) {
   const char* const term = std::getenv("TERM");
   const bool dumb = term != nullptr && std::string_view(term) == "dumb";
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !dumb;
-  return once || json || !terminal ? Once(self, *directory, interval, json) : Live(self, *directory, interval);
+  return once || json || !terminal ? Once(self, *located, interval, json)
+                                   : Live(self, located->paths.front(), interval);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <thread>
 
+#include "analyzer/commands/options/attempt_option.h"
 #include "analyzer/commands/options/filter_options.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
@@ -38,6 +39,7 @@ constexpr std::chrono::milliseconds kFollowPoll(200);  // how often --follow loo
 
 struct TraceRequest {
   std::vector<std::string> words;
+  AttemptChoice attempt;
   FilterWords filter;
   std::size_t last = 0;  // 0: all
   bool follow = false, wide = false, json = false, csv = false, arrow = false;
@@ -46,6 +48,7 @@ struct TraceRequest {
 void Declare(Options* options, TraceRequest* request) {
   options->add_option("DIR|FILE", request->words, "run directories and black boxes (default: the newest run directory)")
       ->type_name("");
+  DeclareAttempt(options, &request->attempt);
   DeclareFilter(options, &request->filter);
   options->add_option("--last", request->last, "only the last N calls")->type_name("N")->check(CLI::PositiveNumber);
   options->add_flag("--follow", request->follow, "keep printing new calls until the job ends");
@@ -206,16 +209,18 @@ int Trace(const Command& self, const Arguments& arguments) {
   if (!request.filter.steps.empty() && request.follow)
     return UsageError(self, "--step and --follow exclude one another");
 
-  const auto paths = Locate(request.words);
-  if (!paths.ok()) return Unreadable(self, paths.status());
-  Recording recording = Recording::Open(*paths);
+  if (request.follow) request.attempt.prefer = Prefer::kLiving;
+  const auto located = Locate(request.words, request.attempt);
+  if (!located.ok()) return Unreadable(self, located.status());
+  SayWhichAttempt(located->attempts);
+  Recording recording = Recording::Open(located->paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);
   if (recording.processes().empty()) return kUnreadable;
   const absl::StatusOr<Filter> filter = FilterOf(request.filter, recording);
   if (!filter.ok()) return Unreadable(self, filter.status());
   if (request.follow) {
-    Follow(*paths, *filter, request, std::move(recording));
+    Follow(located->paths, *filter, request, std::move(recording));
     return failures.empty() ? kDone : kUnreadable;
   }
   SayLost(recording);

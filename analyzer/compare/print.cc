@@ -118,7 +118,7 @@ std::optional<FirstDifference> FindFirstDifference(const std::string& before, co
                                                    std::string* why_not) {
   const auto a = analyzer::Locate({before}), b = analyzer::Locate({after});
   if (!a.ok() || !b.ok()) return std::nullopt;
-  const Recording first = Recording::Open(*a), second = Recording::Open(*b);
+  const Recording first = Recording::Open(a->paths), second = Recording::Open(b->paths);
   const auto ranks = ByRank(first), others = ByRank(second);
   std::optional<FirstDifference> found;
   for (const auto& [rank, process] : ranks) {

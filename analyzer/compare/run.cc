@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/compare/side.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
@@ -81,9 +82,11 @@ void AddEnvironment(const std::vector<reader::BoxImage>& boxes, Side* side) {
 }  // namespace
 
 absl::Status AddRun(const std::string& path, Side* side) {
-  const auto paths = analyzer::Locate({path});
-  if (!paths.ok()) return paths.status();
-  const analyzer::Recording recording = analyzer::Recording::Open(*paths);
+  const auto located = analyzer::Locate({path});
+  if (!located.ok()) return located.status();
+  if (const std::string which = WhichAttempt(located->attempts); !which.empty())
+    analyzer::Complain("compare", "{}: {}", path, which);
+  const analyzer::Recording recording = analyzer::Recording::Open(located->paths);
   if (recording.processes().empty()) return absl::NotFoundError(path + ": no black box and no recording in it");
   const std::vector<reader::BoxImage> boxes = recording.Images();
   const auto steps = analyzer::StepsOf(recording);
@@ -95,7 +98,7 @@ absl::Status AddRun(const std::string& path, Side* side) {
   }
   AddReportedNumbers(boxes, side);
   AddEnvironment(boxes, side);
-  reader::RunImage run = analyzer::ReadJob(*paths, reader::Calls::kForVerdict);
+  reader::RunImage run = analyzer::ReadJob(located->paths, reader::Calls::kForVerdict);
   if (!run.boxes.empty())
     for (const diagnosis::Finding& finding : analyzer::Diagnose(std::move(run)).findings)
       side->problems.push_back({std::string(diagnosis::Name(finding.kind)), finding.summary});

@@ -212,6 +212,9 @@ Incident Investigate(const Material& material) {
   incident.look_further = FurtherOf(material, incident.kind);
   AddActions(material, &incident);
   incident.cost = CostOf(material, incident.kind);
+  if (material.run) incident.attempts = material.run->attempts;
+  if (const std::string which = WhichAttempt(incident.attempts); !which.empty())
+    incident.summary += fmt::format(" This is {}.", which);
   incident.not_looked_at = material.notes;
   if (!material.run)
     incident.not_looked_at.emplace_back("black boxes: none were given, so calls, waits and stacks are not known");

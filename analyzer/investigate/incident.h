@@ -42,6 +42,7 @@ struct Incident {
   std::vector<std::string> now, for_good;
   std::vector<std::string> cost;  // sentences
   std::vector<std::string> not_looked_at;
+  analyzer::Attempts attempts;
 };
 
 Incident Investigate(const Material& material);

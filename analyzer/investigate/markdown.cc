@@ -105,6 +105,7 @@ Json ToJson(const Incident& incident) {
           {"title", Printable(incident.title)},
           {"summary", Printable(incident.summary)},
           {"certainty", incident.certainty},
+          {"attempts", ToJson(incident.attempts)},
           {"timeline", std::move(timeline)},
           {"triage", incident.triage},
           {"localization", incident.localization},

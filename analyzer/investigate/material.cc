@@ -75,17 +75,19 @@ absl::Time BeginningOf(const analyzer::Recording& recording) {
   return first_ns == INT64_MAX ? absl::InfinitePast() : absl::FromUnixNanos(first_ns);
 }
 
-absl::StatusOr<Run> ReadRun(const std::vector<std::string>& words, std::vector<std::string>* notes) {
-  const auto paths = analyzer::Locate(words);
-  if (!paths.ok()) return paths.status();
+absl::StatusOr<Run> ReadRun(const std::vector<std::string>& words, const analyzer::AttemptChoice& choice,
+                            std::vector<std::string>* notes) {
+  auto located = analyzer::Locate(words, choice);
+  if (!located.ok()) return located.status();
   Run run;
-  reader::RunImage image = analyzer::ReadJob(*paths, reader::Calls::kForVerdict);
+  reader::RunImage image = analyzer::ReadJob(located->paths, reader::Calls::kForVerdict);
   for (const reader::Failure& failure : image.failures) notes->push_back(failure.path + ": " + failure.reason);
   if (image.boxes.empty()) return absl::NotFoundError(absl::StrJoin(words, " ") + ": no black box could be read");
   analyzer::AddCrashFrames(&image);
   analyzer::SiteLines lines(image.boxes);
   run.diagnosis = lines.ForPeople(analyzer::Diagnose(std::move(image)));
-  const analyzer::Recording recording = analyzer::Recording::Open(*paths);
+  run.attempts = AsDiagnosed(run.diagnosis, std::move(located->attempts));
+  const analyzer::Recording recording = analyzer::Recording::Open(located->paths);
   run.began = BeginningOf(recording);
   run.ended = recording.End();
   if (const auto steps = analyzer::StepsOf(recording); steps.ok()) {
@@ -99,13 +101,13 @@ absl::StatusOr<Run> ReadRun(const std::vector<std::string>& words, std::vector<s
 
 }  // namespace
 
-absl::StatusOr<Material> Gather(const std::vector<std::string>& words) {
+absl::StatusOr<Material> Gather(const std::vector<std::string>& words, const analyzer::AttemptChoice& choice) {
   Material material;
   material.words = words;
   std::vector<std::string> runs, logs;
   for (const std::string& word : words) (HoldsARun(word) ? runs : logs).push_back(word);
   if (!runs.empty()) {
-    auto run = ReadRun(runs, &material.notes);
+    auto run = ReadRun(runs, choice, &material.notes);
     if (!run.ok()) return run.status();
     material.run = *std::move(run);
   }

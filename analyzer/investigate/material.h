@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/jobs/attempts.h"
 #include "analyzer/triage/matcher.h"
 #include "analyzer/triage/verdict.h"
 #include "core/model/finding.h"
@@ -24,6 +25,7 @@ struct JobEvent {  // a line of events.jsonl
 
 struct Run {  // a watched job
   diagnosis::Diagnosis diagnosis;
+  analyzer::Attempts attempts;
   absl::Time began, ended;  // of what its boxes tell
   std::size_t steps = 0;    // that could be cut out of its calls; 0: none
   double step_s = 0;        // the median of one
@@ -40,6 +42,6 @@ struct Material {
 };
 
 // Run directories, recordings, folders and files of logs, in any mixture.
-absl::StatusOr<Material> Gather(const std::vector<std::string>& words);
+absl::StatusOr<Material> Gather(const std::vector<std::string>& words, const analyzer::AttemptChoice& choice);
 
 }  // namespace ncclwatch::investigate

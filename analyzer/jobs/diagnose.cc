@@ -96,13 +96,14 @@ std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<r
   return diagnosis::FindSlow(judged.snapshot, context);
 }
 
-nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict,
-                                     const std::vector<reader::Failure>& failures) {
+nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures,
+                                     const Attempts& attempts) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict, diagnosis::Checked::kShown));
   auto unreadable = nlohmann::ordered_json::array();
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
   json["unreadable"] = std::move(unreadable);
+  json["attempts"] = ToJson(attempts);
   return json;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "analyzer/jobs/attempts.h"
 #include "core/model/finding.h"
 #include "core/model/snapshot.h"
 #include "core/reader/box.h"
@@ -28,8 +29,9 @@ diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader
 std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<reader::Observation>& own,
                                        const diagnosis::SlowContext& context);
 
-// ncclwatch.diagnosis/1 with what could not be read.
-nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures);
+// ncclwatch.diagnosis/1 with what could not be read, and with the attempts of the job.
+nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures,
+                                     const Attempts& attempts);
 
 // The file that NCCLWATCH_TOPOLOGY names. What is wrong with it is said on stderr, as the command's.
 diagnosis::Topology TopologyOfTheJob(std::string_view command);

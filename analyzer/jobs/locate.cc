@@ -1,5 +1,7 @@
 #include "analyzer/jobs/locate.h"
 
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "analyzer/segments/images.h"
 #include "analyzer/segments/segment_file.h"
 #include "ncclwatch/format/black_box.h"
+#include "watchdog/rundir/place.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -65,11 +68,23 @@ fs::file_time_type Newest(const std::string& directory) {
   return newest;
 }
 
-std::string NewestAttempt(const std::string& place) {
+// The first directory of the job that `attempt` is one of.
+std::string JobOfAttempt(const std::string& attempt) {
+  const fs::path path = attempt;
+  const bool later = IsAttempt(path.filename().native()) && !rundir::JobOf(path.parent_path()).empty();
+  return later ? path.parent_path().string() : attempt;
+}
+
+// That of the newest job at and below `place`. An attempt that was named stands for itself.
+std::string NewestJob(std::string place) {
+  while (place.size() > 1 && place.back() == '/') place.pop_back();
   const std::vector<std::string> directories = BoxDirectories(place);
   if (directories.empty()) return place;
-  return *std::max_element(directories.begin(), directories.end(),
-                           [](const std::string& a, const std::string& b) { return Newest(a) < Newest(b); });
+  const std::string newest =
+      *std::max_element(directories.begin(), directories.end(),
+                        [](const std::string& a, const std::string& b) { return Newest(a) < Newest(b); });
+  const fs::path path = newest;
+  return newest != place && IsAttempt(path.filename().native()) ? path.parent_path().string() : newest;
 }
 
 // A link that was named is followed; links inside what it leads to are not.
@@ -126,13 +141,33 @@ absl::StatusOr<std::vector<std::string>> WithImports(std::vector<std::string> pa
   return own;
 }
 
+// The job, other directory or file that the user names; `latest` counts as that if nothing is named.
+absl::StatusOr<std::string> PlaceMeant(const std::string& word, bool nothing_named) {
+  std::error_code error;
+  const bool exists = fs::exists(word, error);
+  // What somebody has put into the present directory counts only if it was asked for by that name.
+  if (word == "latest" && (nothing_named || !exists)) {
+    const std::vector<rundir::Listed> runs = ListRuns();
+    if (runs.empty()) return absl::NotFoundError("there is no run directory on this machine yet");
+    return JobOfAttempt(runs.front().path);
+  }
+  if (!exists) return absl::NotFoundError(word + ": no such file or directory");
+  SayIfSomebodyElses(word);
+  const std::string place = WithoutLink(word);
+  return fs::is_directory(place, error) ? NewestJob(place) : place;
+}
+
+bool IsNumbered(std::string_view name, std::string_view prefix) {
+  const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+  constexpr std::size_t kMostDigits = 9;  // of a number that an int holds
+  return digits < name.size() && name.size() - digits <= kMostDigits && name.substr(0, digits) == prefix;
+}
+
 }  // namespace
 
-bool IsNested(std::string_view name) {
-  const std::size_t digits = name.find_last_not_of("0123456789") + 1;
-  const std::string_view prefix = name.substr(0, digits);
-  return digits < name.size() && (prefix == "attempt-" || prefix == "run-");
-}
+bool IsAttempt(std::string_view name) { return IsNumbered(name, "attempt-"); }
+
+bool IsNested(std::string_view name) { return IsAttempt(name) || IsNumbered(name, "run-"); }
 
 std::vector<std::string> BoxDirectories(const std::string& place) { return Directories(Which::kWithBoxes, place); }
 
@@ -152,32 +187,32 @@ std::vector<rundir::Listed> ListRuns() {
   return runs;
 }
 
-absl::StatusOr<std::vector<std::string>> Locate(const std::vector<std::string>& words) {
-  std::vector<std::string> paths;
-  std::error_code error;
+absl::StatusOr<Located> Locate(const std::vector<std::string>& words, const AttemptChoice& choice) {
+  Located located;
   for (const std::string& word : words.empty() ? std::vector<std::string>{"latest"} : words) {
-    // What somebody has put into the present directory counts only if it was asked for by that name.
-    if (word == "latest" && (words.empty() || !fs::exists(word, error))) {
-      const std::vector<rundir::Listed> runs = ListRuns();
-      if (runs.empty()) return absl::NotFoundError("there is no run directory on this machine yet");
-      paths.push_back(runs.front().path);
-    } else if (fs::is_directory(word, error)) {
-      SayIfSomebodyElses(word);
-      paths.push_back(NewestAttempt(WithoutLink(word)));
-    } else if (fs::exists(word, error)) {
-      SayIfSomebodyElses(word);
-      paths.push_back(WithoutLink(word));
-    } else {
-      return absl::NotFoundError(word + ": no such file or directory");
-    }
+    absl::StatusOr<std::string> place = PlaceMeant(word, words.empty());
+    if (!place.ok()) return place.status();
+    std::error_code error;
+    if (!fs::is_directory(*place, error) || !AddAttempts(*place, &located.attempts))
+      located.paths.push_back(*std::move(place));
   }
-  return WithImports(std::move(paths));
+  if (const absl::Status chosen = Choose(choice, &located.attempts); !chosen.ok())
+    return absl::Status(chosen.code(),
+                        absl::StrCat(absl::StrJoin(words, " "), words.empty() ? "" : ": ", chosen.message()));
+  if (!located.attempts.all.empty())
+    for (const std::string& directory : located.attempts.all[located.attempts.shown].directories)
+      located.paths.push_back(directory);
+  auto paths = WithImports(std::move(located.paths));
+  if (!paths.ok()) return paths.status();
+  located.paths = *std::move(paths);
+  return located;
 }
 
 absl::StatusOr<std::string> LocateOne(const std::string& word) {
-  const auto paths = Locate(word.empty() ? std::vector<std::string>() : std::vector<std::string>{word});
-  if (!paths.ok()) return paths.status();
-  return paths->front();
+  const AttemptChoice newest{.number = std::nullopt, .prefer = Prefer::kNewest};
+  const auto located = Locate(word.empty() ? std::vector<std::string>() : std::vector<std::string>{word}, newest);
+  if (!located.ok()) return located.status();
+  return located->paths.front();
 }
 
 reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls calls) {

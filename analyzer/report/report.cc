@@ -14,7 +14,6 @@
 #include "analyzer/console/progress.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
-#include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/report/call_columns.h"
@@ -163,7 +162,7 @@ std::string WithoutScript(const diagnosis::Diagnosis& for_people) {
 }  // namespace
 
 absl::Status WriteReport(std::string_view command, const WritePart& write, JobReport* report) {
-  reader::RunImage run = ReadJob(report->paths, reader::Calls::kForVerdict);
+  reader::RunImage run = ReadJob(report->located.paths, reader::Calls::kForVerdict);
   report->failures = run.failures;
   if (run.boxes.empty()) return absl::NotFoundError("no black box could be read");
   AddCrashFrames(&run);
@@ -179,11 +178,13 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   report->verdict = Diagnose(judged, {nullptr, TopologyOfTheJob(command)});
   lines.FillIn(&report->verdict);
   AddView(judged.snapshot, report->verdict.findings, &job);
-  job["diagnosis"] = DiagnosisJson(report->verdict, report->failures);
+  const Attempts attempts = AsDiagnosed(report->verdict, report->located.attempts);
+  job["diagnosis"] = DiagnosisJson(report->verdict, report->failures, attempts);
+  job["which_attempt"] = WhichAttempt(attempts);
   const diagnosis::Diagnosis for_people = lines.ForPeople(report->verdict);
   job["told"] = ForPeople(for_people);
 
-  const Recording recording = Recording::Open(report->paths);
+  const Recording recording = Recording::Open(report->located.paths);
   job["lost"] = LostOf(recording);
   std::future<Json> steps = std::async(std::launch::async, [&] { return StepsSection(recording); });
   std::future<Json> ideal = std::async(std::launch::async, [&] { return IdealSection(recording); });

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/jobs/locate.h"
 #include "analyzer/recording/recording.h"
 #include "core/model/finding.h"
 
@@ -15,7 +16,7 @@ namespace ncclwatch::analyzer {
 
 struct JobReport {
   std::string name;  // of the job's directory, as it was given
-  std::vector<std::string> paths;
+  Located located;
   diagnosis::Diagnosis verdict;
   std::vector<reader::Failure> failures;  // also of segments
 };
@@ -23,7 +24,7 @@ struct JobReport {
 // Gets the parts of the page, in order. After a false, which says that it could not write, it gets no more.
 using WritePart = std::function<bool(std::string_view)>;
 
-// Reads the job at the paths of `report` and writes its page. Not found: there is no black box.
+// Reads the located job of `report` and writes its page. Not found: there is no black box.
 absl::Status WriteReport(std::string_view command, const WritePart& write, JobReport* report);
 
 }  // namespace ncclwatch::analyzer

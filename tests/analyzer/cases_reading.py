@@ -254,10 +254,3 @@ def paths_with_spaces(bench):
     check_equal(bench.diagnose(directory)[0]["job"]["processes"], 2, "diagnose")
     check_equal(len(bench.calls(directory)), 6, "trace")
     check_equal(len(bench.calls(*bench.boxes(directory))), 6, "trace of files")
-
-
-@bench_case
-def newest_attempt_of_a_place(bench):
-    place = bench.dead_job(None, 2, "calls=1")
-    bench.dead_job(os.path.join(place, "attempt-1"), 1, "calls=5")
-    check_equal(len(bench.calls(place)), 5, "calls of the newest attempt")

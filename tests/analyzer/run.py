@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The `ncclwatch` command as a user runs it."""
 
-import cases_changing  # noqa: F401  registers its cases
+import cases_attempts  # noqa: F401  registers its cases
+import cases_changing  # noqa: F401
 import cases_columns  # noqa: F401
 import cases_export  # noqa: F401
 import cases_files  # noqa: F401

@@ -83,7 +83,7 @@ function effectText(finding) {
 function factsOf(job) {
   const {diagnosis} = job, {coverage} = diagnosis, hosts = diagnosis.job.hosts;
   const facts = [
-    ["job", diagnosis.job.name || "without a name"], ["attempt", diagnosis.job.attempt],
+    ["job", diagnosis.job.name || "without a name"], ["attempt", job.which_attempt || diagnosis.job.attempt],
     ["ranks watched", `${whole(coverage.watched)} of ${whole(coverage.expected)}`],
     ["hosts", hosts.length === 0 ? "not told" : hosts.length <= 3 ? hosts.join(", ") : `${whole(hosts.length)}`],
     ["calls", whole(job.calls.count)], ["judged at", utcText(BigInt(job.judged_ns), 3)], ["state", job.alive ? "running" : "ended"],

@@ -1,7 +1,7 @@
 // Stands for one rank: writes a black box as a rank would have left it, from the format's own headers.
 //
 //   box_writer DIR rank=R world=N calls=C [skip=1] [pending=1] [flags=1]
-//       [end=exit|kill|hold|none] [status=S] [boot=TEXT] [host=TEXT] [label=TEXT]
+//       [end=exit|kill|hold|none] [status=S] [attempt=A] [boot=TEXT] [host=TEXT] [label=TEXT]
 //
 // C AllReduce calls on one communicator of all ranks; pending: the last one has not returned. skip: the last call is
 // left out. flags: every third call is captured, every second one non-blocking. end: how the process ends; hold: lives
@@ -67,6 +67,7 @@ void Identify(const Arguments& arguments, int rank, int world, format::Header* h
   testing::Put(arguments.Text("boot", identity.boot_id), identity.boot_id);
   testing::Put(arguments.Text("host", "node-a"), identity.host);
   testing::Put("writers", identity.job);
+  identity.attempt = static_cast<std::uint32_t>(arguments.Number("attempt", 0));
   testing::Put("box_writer", identity.command);
 }
 
