@@ -4,6 +4,8 @@ import os
 import random
 import shutil
 import socket
+import subprocess
+import tempfile
 import time
 
 import evidence
@@ -13,6 +15,7 @@ from job import SOURCE, Failure, Job, processes_marked
 
 EXAMPLES = os.path.join(SOURCE, "examples", "torch")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+FAILS_ONCE = os.path.join(PROGRAMS, "fails_once.py")
 
 
 def example(name):
@@ -157,7 +160,7 @@ def run_abort(build, seed=0, mode="preload"):
 
 def run_elastic_restart(build, seed=0, mode="preload"):
     """The first attempt dies of an exception, torchrun starts a second that lives: two directories, the second clean."""
-    line = command(build, os.path.join(PROGRAMS, "fails_once.py"), 4, "--steps", 10, launcher=("--max-restarts", "1"))
+    line = command(build, FAILS_ONCE, 4, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
     with Job(build, line, mode=mode, environment=environment(build, TMPDIR="{root}"), directory=False) as job:
         status = job.wait(240)
         if status != 0:
@@ -169,9 +172,7 @@ def run_elastic_restart(build, seed=0, mode="preload"):
                 folders.append(folder)
         if len(folders) != 2:
             raise Failure(f"run directories {folders}, wanted two\n{job.output()[-3000:]}")
-        # The first attempt's directory holds the later ones, and stands for the latest: its own boxes are named.
-        first, bad = job.offline(*(os.path.join(folders[0], name) for name in os.listdir(folders[0])
-                                   if name.endswith(".box")))
+        first, bad = job.offline(folders[0])
         second, good = job.offline(folders[1])
         if first != 1 or bad["findings"][0]["kind"] != "dead_rank" or bad["job"]["attempt"] != 0:
             raise Failure(f"attempt 0: {bad}")
@@ -181,7 +182,44 @@ def run_elastic_restart(build, seed=0, mode="preload"):
         return {}
 
 
+def check_restarted(job, place, rank):
+    """Every command shows the attempt that failed, and the other one on request."""
+    status, bad = job.offline(place)
+    rows = [(row["attempt"], row["shown"], row["kind"], row["certainty"]) for row in bad["attempts"]]
+    if status != 1 or rows != [(0, True, "dead_rank", "certain"), (1, False, None, None)]:
+        raise Failure(f"diagnose {place}: status {status}, attempts {rows}")
+    faults.check_finding(bad, {"kind": "dead_rank", "certainty": "certain"}, rank, "diagnose")
+    status, good = job.offline(place, "--attempt", "1")
+    if status != 0 or not good["healthy"] or good["job"]["attempt"] != 1:
+        raise Failure(f"attempt 1 of {place}: {good}")
+    which = "attempt 0 of 2: dead_rank (certain); attempt 1: healthy; --attempt 1 shows it"
+    for words, wanted in ((["diagnose"], 1), (["stats"], 0), (["trace"], 0), (["top", "--once"], 0), (["investigate"], 1),
+                          (["report", "-o", os.path.join(job.root, "page.html")], 0)):
+        done = subprocess.run([job.build.command, *words, place], capture_output=True, text=True, timeout=60)
+        if done.returncode != wanted or which not in done.stdout + done.stderr:
+            raise Failure(f"{words} {place}: status {done.returncode}\n{done.stderr}{done.stdout[:2000]}")
+
+
+def run_restart_after_kill(build, seed=0, mode="run"):
+    """A rank is killed, torchrun starts all again, and the job ends well: the failure is still what everybody is shown."""
+    rank = random.Random(f"restart/{seed}").randrange(4)
+    line = command(build, FAILS_ONCE, 4, "--rank", rank, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
+    variables = environment(build, SCENARIO_END="kill", TMPDIR="{root}")
+    with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
+        recording = os.path.join(scratch, "recording")
+        with Job(build, [build.command, "run", "--record", recording, "--", *line], mode="bare", environment=variables) as job:
+            status = job.wait(240)
+            if status != 0:
+                raise Failure(f"status {status}\n{job.output()[-3000:]}")
+            if "dead_rank (certain)" not in job.output():
+                raise Failure(f"the first attempt's verdict was not printed:\n{job.output()[-3000:]}")
+            for place in (job.run_directory, recording):
+                check_restarted(job, place, rank)
+            return {}
+
+
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
-        "abort": run_abort, "elastic_restart": run_elastic_restart, "stuck_loader": run_stuck_loader}
+        "abort": run_abort, "elastic_restart": run_elastic_restart, "restart_after_kill": run_restart_after_kill,
+        "stuck_loader": run_stuck_loader}
 # The long suite's alone: what the same endings without torch show in a tenth of the time.
 LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

@@ -1,6 +1,7 @@
-"""Under `torchrun --max-restarts 1`: one rank throws in the first attempt, the second attempt is healthy."""
+"""Under `torchrun --max-restarts 1`: one rank throws (or is killed) in the first attempt, the second attempt is healthy."""
 
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples", "torch",
@@ -11,7 +12,9 @@ from training import Training, options
 arguments = options()
 training = Training(arguments)
 for step, batch in enumerate(training.loader):
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and training.rank == 1 and step == 5:
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and training.rank == arguments.rank and step == arguments.step:
+        if os.environ.get("SCENARIO_END") == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         raise ValueError("only the first time")
     training.step(batch)
 training.end_epoch()
