@@ -36,11 +36,14 @@ def library(mpi: Optional[str] = None) -> str:
     return path
 
 
-def load(*paths: Union[str, os.PathLike[str]]) -> Job:
-    """The job whose run directory (`latest`: the newest one) or black boxes these are, as a job.Job."""
+def load(*paths: Union[str, os.PathLike[str]], attempt: Optional[int] = None) -> Job:
+    """The job whose run directory (`latest`: the newest one) or black boxes these are, as a job.Job.
+
+    attempt: of a job that was restarted. By default it is the last one that failed, else the last.
+    """
     from .job import Job
 
-    return Job(paths)
+    return Job(paths, attempt)
 
 
 def label(communicator: object, name: str) -> None:

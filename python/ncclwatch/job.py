@@ -24,8 +24,9 @@ class NcclwatchWarning(UserWarning):
 class Job:
     """What `ncclwatch diagnose` and `ncclwatch trace` say of one job. Each is asked once, when it is first wanted."""
 
-    def __init__(self, paths: Iterable[Union[str, os.PathLike[str]]]) -> None:
-        self._paths = [os.fspath(path) for path in paths]
+    def __init__(self, paths: Iterable[Union[str, os.PathLike[str]]], attempt: Optional[int] = None) -> None:
+        chosen = [] if attempt is None else [f"--attempt={attempt}"]
+        self._words = [*chosen, "--", *(os.fspath(path) for path in paths)]
         self._diagnosis: Optional[Dict[str, Any]] = None
         self._calls: Optional[columns.Calls] = None
 
@@ -33,7 +34,7 @@ class Job:
     def diagnosis(self) -> Dict[str, Any]:
         """The whole diagnosis, a dict (schema ncclwatch.diagnosis/1)."""
         if self._diagnosis is None:
-            self._diagnosis = json.loads(_ask("diagnose", "--json", *self._paths))
+            self._diagnosis = json.loads(_ask("diagnose", "--json", *self._words))
         return self._diagnosis
 
     @property
@@ -46,7 +47,7 @@ class Job:
     def calls(self) -> columns.Calls:
         """The recorded calls, a columns.Calls: pyarrow.table(job.calls), polars.DataFrame(job.calls)."""
         if self._calls is None:
-            self._calls = columns.Calls(_ask("trace", "--arrow", *self._paths))
+            self._calls = columns.Calls(_ask("trace", "--arrow", *self._words))
         return self._calls
 
     @property
@@ -55,8 +56,8 @@ class Job:
         return bool(self.diagnosis["healthy"])
 
 
-def _ask(what: str, form: str, *paths: str) -> bytes:
-    done = subprocess.run([command(), what, form, "--", *paths], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def _ask(what: str, *words: str) -> bytes:
+    done = subprocess.run([command(), what, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     said = done.stderr.decode(errors="replace").strip()
     some = done.returncode == _UNREADABLE and done.stdout
     if done.returncode not in (0, 1) and not some:  # 1: a problem was found

@@ -18,6 +18,7 @@ MOST_BYTES = 15e6
 PROGRAM = """
 import json, ncclwatch, os
 job = ncclwatch.load(os.environ["DIR"])
+assert ncclwatch.load(os.environ["DIR"], attempt=0).findings == job.findings
 print(json.dumps({"library": ncclwatch.library(), "openmpi": ncclwatch.library("openmpi"), "healthy": job.healthy,
                   "found": [(finding["kind"], finding["culprits"]) for finding in job.findings]}))
 """
