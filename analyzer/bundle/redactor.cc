@@ -8,6 +8,7 @@
 #include "analyzer/bundle/addresses.h"
 #include "analyzer/bundle/names_in_text.h"
 #include "analyzer/bundle/pieces.h"
+#include "analyzer/jobs/locate.h"
 #include "watchdog/settings/redact.h"
 
 namespace ncclwatch::analyzer {
@@ -158,7 +159,7 @@ std::string Redactor::Substitute(std::string_view word, char kind, std::size_t k
 }
 
 std::string Redactor::Folder(std::string_view name) {
-  if (name.empty() || name == "." || name == "..") return std::string(name);
+  if (name.empty() || name == "." || name == ".." || IsNested(name)) return std::string(name);
   if (const std::string* const known = substitutes_.Find(name)) return *known;
   if (const std::string* const known = folders_.Find(name)) return *known;
   const std::string made = Make(name.size(), 'p', "");
@@ -170,7 +171,7 @@ std::string Redactor::Folder(std::string_view name) {
 // Its ending stays. The name is known from now on where it stands alone, unless it may be any word.
 std::string Redactor::File(std::string_view name) {
   const std::string* const folder = folders_.Find(name);
-  if (!LooksLikeName(name) || (folder && *folder == name)) return Folder(name);
+  if (!LooksLikeName(name) || IsNested(name) || (folder && *folder == name)) return Folder(name);
   return Substitute(name, 'f', HasExtension(name) ? name.size() - name.rfind('.') : 0);
 }
 

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from common import bench_case, check, check_equal, until
+from common import Skipped, bench_case, check, check_equal, until
 
 FAILED = ("calls=3", "pending=1", "status=1")  # inside its last call
 
@@ -50,6 +51,19 @@ def the_attempt_that_failed_comes_first(bench):
     incident = bench.command("investigate", place)
     check_equal(incident.status, 1, "investigate")
     check("# Incident: dead_rank" in incident.out and which in incident.out, f"investigate: {incident.out[:600]}")
+
+
+@bench_case
+def a_redacted_bundle_keeps_the_attempts(bench):
+    if not (shutil.which("tar") and shutil.which("zstd")):
+        raise Skipped("no tar or zstd here")
+    place = restarted(bench)
+    bundle, folder = os.path.join(bench.temporary, "bundle.tar.zst"), bench.sandbox.fresh("unpacked")
+    check_equal(bench.command("bundle", "--redact", "-o", bundle, place).status, 0, "bundle")
+    subprocess.run(["tar", "--zstd", "-xf", bundle, "-C", folder, "--strip-components=1"], check=True, timeout=60)
+    (job,) = os.listdir(os.path.join(folder, "run"))
+    diagnosis, done = bench.diagnose(os.path.join(folder, "run", job))
+    check_equal((done.status, [row["kind"] for row in diagnosis["attempts"]]), (1, ["dead_rank", None]), "attempts of the bundle")
 
 
 @bench_case
