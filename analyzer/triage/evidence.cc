@@ -84,7 +84,7 @@ bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
   if (IsStatement(rule) && lost_.count(match.rank)) return true;
   // srun cancels a step of which a task has failed.
   if (FieldOf(match, "what") == "STEP" && first() && first()->how != EndKind::kCancelled) return true;
-  if (!rule.peer && !IsStatement(rule) && !(rule.generic && rule.traceback)) return false;
+  if (!rule.peer && !IsStatement(rule) && !(rule.generic && match.exception)) return false;
   return std::any_of(file.matches.begin(), file.matches.end(), [&](const Match& other) {
     const Rule& echo = rules_[other.rule];
     const bool lost = echo.role == Role::kEcho && !echo.weak && !course_.WentOn(file, other);
@@ -121,7 +121,8 @@ bool Evidence::IsOfAnotherJob(const Match& match) const {
 // A line that a healthy job does not write at its end.
 bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
-  if (rule.role == Role::kSuccess || rule.weak || file.kernel || IsOfAnotherJob(match)) return false;
+  if (rule.role == Role::kSuccess || rule.weak || file.kernel) return false;
+  if (IsOfAnotherJob(match)) return false;
   if (course_.WentOn(file, match)) return false;
   if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
   const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;

@@ -270,6 +270,13 @@ std::vector<std::size_t> Matcher::RulesOf(std::string_view line) const {
   return {rules.begin(), rules.end()};
 }
 
+bool Matcher::Has(std::size_t rule, std::string_view line) const {
+  const auto& patterns = parts_->of_rules[rule];
+  return std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
+    return RE2::PartialMatch(re2::StringPiece(line.data(), line.size()), *pattern);
+  });
+}
+
 LineFields Matcher::FieldsOf(std::size_t rule, std::string_view line) const {
   LineFields fields;
   for (const auto& pattern : parts_->of_rules[rule])

@@ -72,6 +72,7 @@ class Matcher {
 
   // Indices into rules() that the line matches, ascending. Rules of tracebacks are not among them: FieldsOf knows.
   std::vector<std::size_t> RulesOf(std::string_view line) const;
+  bool Has(std::size_t rule, std::string_view line) const;             // whether the line matches
   LineFields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
 
   const std::vector<Rule>& rules() const;

@@ -69,8 +69,9 @@ void ForFirstLines(std::string_view block, Visit visit) {
 class Scanner {
  public:
   Scanner(const Matcher& matcher, const LogFile& file, int year) : matcher_(matcher), file_(file), year_(year) {
-    for (std::size_t i = 0; i < matcher.rules().size(); ++i)
+    for (std::size_t i = 0; i < matcher.rules().size(); ++i) {
       if (matcher.rules()[i].traceback) exception_rules_.push_back(i);
+    }
   }
 
   ScannedFile Run(std::atomic<std::uint64_t>* read) {
@@ -231,8 +232,7 @@ class Scanner {
     if (rules.empty()) rules = matcher_.RulesOf(text);
     std::optional<std::size_t> rule;
     if (!rules.empty()) rule = rules.front();
-    for (std::size_t i = 0; i < exception_rules_.size() && !rule; ++i)
-      if (!matcher_.FieldsOf(exception_rules_[i], text).empty()) rule = exception_rules_[i];
+    if (!rule) rule = FirstOf(exception_rules_, text);
     Match* const match = rule ? Keep(*rule, stream, streams_.PrefixOf(stream), text) : nullptr;
     if (!match) return;
     match->at = traceback->at;
@@ -282,22 +282,27 @@ class Scanner {
   void ReadLastWords(std::size_t stream) {
     constexpr std::size_t kLastWords = 12;
     const std::vector<TailLine>& tail = out_.streams[stream].tail;
+    if (out_.kernel) return;
     for (std::size_t i = tail.size() - std::min(tail.size(), kLastWords); i < tail.size(); ++i) {
       const auto is_same = [&](const Match& match) { return match.line == tail[i].line; };
       if (std::any_of(out_.matches.begin(), out_.matches.end(), is_same)) continue;
-      if (!matcher_.RulesOf(tail[i].text).empty()) continue;
       if (i > 0 && tail[i - 1].text.rfind("Exception ignored", 0) == 0) continue;
-      if (!NamesAnError(tail[i].text)) continue;
-      for (const std::size_t rule : exception_rules_) {
-        if (matcher_.FieldsOf(rule, tail[i].text).empty()) continue;
-        Match* const match = Keep(rule, stream, streams_.PrefixOf(stream), tail[i].text);
-        if (!match) break;
-        match->line = tail[i].line;
-        match->exception = true;
-        match->at = mixed_ ? out_.streams[stream].last_at : last_time_;
-        break;
-      }
+      if (!matcher_.RulesOf(tail[i].text).empty()) continue;
+      const auto exception = FirstOf(exception_rules_, tail[i].text);
+      Match* const match = exception && NamesAnError(tail[i].text)
+                               ? Keep(*exception, stream, streams_.PrefixOf(stream), tail[i].text)
+                               : nullptr;
+      if (!match) continue;
+      match->line = tail[i].line;
+      match->exception = true;
+      match->at = mixed_ ? out_.streams[stream].last_at : last_time_;
     }
+  }
+
+  std::optional<std::size_t> FirstOf(const std::vector<std::size_t>& rules, const std::string& text) const {
+    for (const std::size_t rule : rules)
+      if (matcher_.Has(rule, text)) return rule;
+    return std::nullopt;
   }
 
   // What the file's name, or its place, says of its only stream.
