@@ -119,22 +119,25 @@ BlockReader::~BlockReader() = default;
 
 bool BlockReader::Next(std::string_view* block) {
   if (!source_) return false;
-  buffer_.erase(0, given_);
-  given_ = 0;
-  while (!ended_) {
-    const std::size_t before = buffer_.size();
-    if (before >= kBlock) break;  // one line that is longer than a block
-    buffer_.resize(before + kBlock);
-    const ssize_t got = source_->Read(buffer_.data() + before, kBlock, &error_);
-    buffer_.resize(before + static_cast<std::size_t>(got > 0 ? got : 0));
+  if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(2 * kBlock);
+  std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  // One line that is longer than a block is cut.
+  while (!ended_ && end_ < kBlock) {
+    const ssize_t got = source_->Read(buffer_.get() + end_, kBlock, &error_);
     ended_ = got <= 0;
-    if (buffer_.find('\n', before) != std::string::npos) break;
+    if (ended_) break;
+    const std::string_view fresh(buffer_.get() + end_, static_cast<std::size_t>(got));
+    end_ += fresh.size();
+    if (fresh.find('\n') != std::string_view::npos) break;
   }
-  const std::size_t last = buffer_.rfind('\n');
-  given_ = ended_ || last == std::string::npos ? buffer_.size() : last + 1;
-  bytes_ += given_;
-  *block = std::string_view(buffer_).substr(0, given_);
-  return given_ > 0;
+  const std::string_view text(buffer_.get(), end_);
+  const std::size_t last = text.rfind('\n');
+  begin_ = ended_ || last == std::string_view::npos ? end_ : last + 1;
+  bytes_ += begin_;
+  *block = text.substr(0, begin_);
+  return begin_ > 0;
 }
 
 }  // namespace ncclwatch::analyzer

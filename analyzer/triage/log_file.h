@@ -40,8 +40,9 @@ class BlockReader {
 
  private:
   std::unique_ptr<Source> source_;
-  std::string buffer_, error_;
-  std::size_t given_ = 0;  // of buffer_: what the last block was
+  std::unique_ptr<char[]> buffer_;
+  std::size_t begin_ = 0, end_ = 0;  // what was read into buffer_ and not given
+  std::string error_;
   bool ended_ = false;
   std::uint64_t bytes_ = 0;
 };

@@ -20,10 +20,11 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::uint64_t kMostOfARule = 16;     // of one process in one file that are kept; the rest are counted
-constexpr std::size_t kLongestLine = 1 << 16;  // what lies behind is not looked at
-constexpr std::size_t kLongestText = 2000;     // that is quoted
-constexpr std::size_t kFirstLines = 200;       // by which a file is judged
+constexpr std::uint64_t kMostOfARule = 16;      // of one process in one file that are kept; the rest are counted
+constexpr std::size_t kLongestLine = 1 << 16;   // what lies behind is not looked at
+constexpr std::size_t kLongestText = 2000;      // that is quoted
+constexpr std::size_t kFirstLines = 200;        // by which a file is judged
+constexpr std::size_t kFirstBytes = 256 << 10;  // in which processes introduce themselves
 
 int NumberIn(const LineFields& fields, std::string_view name) {
   for (const auto& [key, value] : fields) {
@@ -31,6 +32,20 @@ int NumberIn(const LineFields& fields, std::string_view name) {
     if (key == name && absl::SimpleAtoi(value, &number)) return number;
   }
   return -1;
+}
+
+// Line ends, eight letters at a time.
+std::uint64_t CountLines(std::string_view text) {
+  constexpr std::uint64_t kEnds = 0x0a0a0a0a0a0a0a0a, kLow = 0x7f7f7f7f7f7f7f7f, kOnes = 0x0101010101010101;
+  std::uint64_t count = 0;
+  for (; text.size() >= sizeof(std::uint64_t); text.remove_prefix(sizeof(std::uint64_t))) {
+    std::uint64_t letters = 0;
+    std::memcpy(&letters, text.data(), sizeof letters);
+    letters ^= kEnds;
+    // The high bit of each byte that is zero; the product adds them up.
+    count += ((~(((letters & kLow) + kLow) | letters | kLow) >> 7) * kOnes) >> 56;
+  }
+  return count + static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 bool IsKernelLog(std::string_view block) {
@@ -98,6 +113,7 @@ class Scanner {
 
  private:
   void Begin(std::string_view block) {
+    block = block.substr(0, block.rfind('\n', kFirstBytes));
     if (std::memchr(block.data(), 0, std::min<std::size_t>(block.size(), 512))) binary_ = true;
     style_ = StyleOf(block);
     out_.kernel = IsKernelLog(block);
@@ -124,6 +140,7 @@ class Scanner {
 
   // NCCL says once which rank of the job each process of a node is.
   void NoteCommunicators(std::string_view block) {
+    if (block.find("NCCL INFO") == std::string_view::npos && block.find("Worker") == std::string_view::npos) return;
     static const RE2 nccl(R"(:(\d+):\d+ \[\d+\] NCCL INFO [^\n]*\brank (\d+) n[rR]anks)");
     static const RE2 worker(R"(\(\w*Worker[ _]?(?:TP|rank=)(\d+) pid=(\d+)\))");
     re2::StringPiece rest(block.data(), block.size());
@@ -151,10 +168,10 @@ class Scanner {
       if (hit == std::string_view::npos) break;
       const std::size_t before = block.rfind('\n', hit - 1);
       const std::size_t begin = std::max(before == std::string_view::npos ? 0 : before + 1, at);
-      line_ += static_cast<std::uint64_t>(std::count(block.begin() + at, block.begin() + begin, '\n'));
+      line_ += CountLines(block.substr(at, begin - at));
       at = Line(block, begin, &hit);
     }
-    line_ += static_cast<std::uint64_t>(std::count(block.begin() + std::min(at, block.size()), block.end(), '\n'));
+    line_ += CountLines(block.substr(std::min(at, block.size())));
     last_time_ = TimeBefore(block, block.size());
     timeless_block_ = nullptr;  // the next block lies at the same place
   }
