@@ -265,7 +265,7 @@ void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
   // That they waited too long, or were told to end, is a fact. That they lost others explains nothing.
   for (const std::string_view category : {"timeout", "rendezvous", "terminated"}) {
     const auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), [&](const TriageFinding& echo) {
-      const bool fact = category != "terminated" || echo.rule->end == "cancelled";
+      const bool fact = category != "terminated" || (echo.rule->end == "cancelled" && triage->causes.empty());
       return echo.rule->role == Role::kEcho && !echo.rule->weak && echo.rule->category == category && fact;
     });
     if (first == triage->echoes.end()) continue;
@@ -284,6 +284,15 @@ void NameOddCall(const std::vector<Rule>& rules, const std::vector<ScannedFile>&
   if (auto odd = OddCallFinding(rules, files)) triage->causes.front() = *std::move(odd);
 }
 
+// "Rank 3, node n1, ...": the line itself names one, and it is not about somebody else's rank.
+int RankInText(const TriageFinding& cause) {
+  static const RE2 pattern(R"((?i)\brank[ =:]{0,2}(\d+)\b)");
+  const std::string& category = cause.rule->category;
+  if (category == "network" || category == "nccl" || category == "timeout" || category == "rendezvous") return -1;
+  int rank = -1;
+  return RE2::PartialMatch(cause.first.text, pattern, &rank) ? rank : -1;
+}
+
 // In a file of many processes: whom its launcher says next to have ended.
 int RankSaidBelow(const std::vector<ScannedFile>& files, const std::vector<Rule>& rules, const Match& cause) {
   constexpr std::uint64_t kBelow = 60;  // lines
@@ -300,7 +309,9 @@ void NameRank(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
               Triage* triage) {
   TriageFinding& cause = triage->causes.front();
   const RankEnd* const first = evidence.first();
-  if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
+  if (const int named = RankInText(cause); named >= 0)
+    cause.ranks = {named};
+  else if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
     cause.ranks = {first->rank};
   else if (const auto missing = MissingFrom(files, RanksThatWaited(triage->echoes));
            cause.first.exception && missing.size() == 1)
