@@ -60,7 +60,8 @@ RankEnd EndOf(const Rule& rule, const Match& match) {
   RankEnd ended{match.rank, EndKind::kException, StatusOf(match), match.at, match.file, match.line, false};
   ended.how = match.exception ? EndKind::kException : HowOf(rule, ended.status);
   const int signal = ended.status ? (*ended.status < 0 ? -*ended.status : *ended.status) : 0;
-  ended.consequence = rule.role == Role::kEcho || (ended.how == EndKind::kSignal && signal == kSigTerm);
+  const bool of_launcher = match.exception && rule.role == Role::kConfirmation;
+  ended.consequence = rule.role == Role::kEcho || of_launcher || (ended.how == EndKind::kSignal && signal == kSigTerm);
   if (ended.how == EndKind::kException) ended.status.reset();
   return ended;
 }

@@ -3,6 +3,7 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "analyzer/triage/whose.h"
@@ -50,7 +51,8 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
       const Rule& rule = rules[match.rule];
       const bool went_on = course_.WentOn(file, match);
       failed_ = failed_ || ShowsFailure(file, match);
-      if (rule.role == Role::kEcho && !rule.weak && !went_on) lost_.insert(match.rank);
+      const bool lost = rule.role == Role::kEcho && !rule.weak && rule.category != "terminated";
+      if (lost && !went_on) lost_.insert(match.rank);
       if (went_on && rule.role != Role::kConfirmation) harmless_.insert(TemplateOf(match.text));
       if (!file.kernel && match.pid >= 0) pids_.insert(match.pid);
     }
@@ -135,7 +137,7 @@ bool Evidence::IsTied(const Match& match) const {
   if (only_kernel_ || match.rank >= 0 || pids_.count(match.pid)) return true;
   const Rule& rule = rules_[match.rule];
   const bool others = match.pid >= 0 && !pids_.empty();
-  if (rule.category != "hardware") return KilledNear(match);
+  if (rule.category != "hardware" && rule.category != "terminated") return KilledNear(match);
   return !others && match.at && IsNearAnEnd(*match.at);
 }
 
@@ -146,7 +148,9 @@ bool Evidence::IsNearAnEnd(absl::Time time) const {
 // A kill of a process that nobody knows matters only if a rank was killed at that time.
 bool Evidence::KilledNear(const Match& match) const {
   return std::any_of(ends_.begin(), ends_.end(), [&](const RankEnd& ended) {
-    if (ended.how != EndKind::kKilled) return false;
+    // A bus error: mapped files that are gone.
+    const bool bus_error = rules_[match.rule].category == "filesystem" && ended.status == -SIGBUS;
+    if (ended.how != EndKind::kKilled && !bus_error) return false;
     return !ended.at || !match.at || (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter);
   });
 }

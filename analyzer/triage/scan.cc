@@ -222,7 +222,7 @@ class Scanner {
     const std::string_view before = block.substr(0, begin);
     // "During handling of the above exception, ...", "The above exception was the direct cause ..."
     begun.chained = EndsWith(before, "above exception");
-    begun.caught = EndsWith(before, "Exception ignored in");
+    begun.caught = EndsWith(before, "Exception ignored in") || EndsWith(before, "Error in atexit");
     tracebacks_.emplace(stream, std::move(begun));
   }
 

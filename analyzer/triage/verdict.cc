@@ -314,7 +314,7 @@ void NameRank(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
   else if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
     cause.ranks = {first->rank};
   else if (const auto missing = MissingFrom(files, RanksThatWaited(triage->echoes));
-           cause.first.exception && missing.size() == 1)
+           missing.size() == 1 && (cause.first.exception || cause.rule->kernel))
     cause.ranks = missing;
   else if (const int below = RankSaidBelow(files, rules, cause.first); cause.lines == 1 && below >= 0)
     cause.ranks = {below};
