@@ -216,6 +216,104 @@ def main():
     run_main("triage")
 
 
+UNCAUGHT = ["Traceback (most recent call last):", '  File "train.py", line 3, in step', "KeyError: 'mask'"]
+CAUGHT = ["Traceback (most recent call last):", '  File "telemetry.py", line 9, in load',
+          "ModuleNotFoundError: No module named 'nvtx_extras'", "Telemetry is off, training continues."]
+WATCHDOG = ("[E1126 12:10:0{r}.000000001 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank {r}] Watchdog caught collective "
+            "operation timeout: WorkNCCL(SeqNum={n}, OpType=ALLREDUCE, NumelIn={e}, NumelOut={e}, Timeout(ms)=600000)")
+
+
+def prefixed(prefix, lines):
+    return [prefix + line for line in lines]
+
+
+@case
+def whose_line_it_is(sandbox):
+    """Prefixes of launchers, and what processes say of themselves."""
+    ray = "(RayTrainWorker pid={}, ip=10.0.0.{}) "
+    logs = {
+        "mpiexec -l": [f"[{r}] {line}" for line in steps(0, 5) for r in (0, 1, 2)] + prefixed("[1] ", UNCAUGHT),
+        "srun -l": [f"{r}: {line}" for line in steps(0, 5) for r in (0, 1, 2)] + prefixed("1: ", UNCAUGHT),
+        "Open MPI 5": [f"[prterun-n1-7@1,{r}]<stdout>: {line}" for line in steps(0, 5) for r in (0, 1, 2)]
+        + prefixed("[prterun-n1-7@1,1]<stderr>: ", UNCAUGHT),
+        "Ray": [ray.format(70 + r, r) + f"rank {r} of 3 on n{r}" for r in (0, 1, 2)] + prefixed(ray.format(71, 1), UNCAUGHT),
+        "Kubernetes": ["2026-11-26T12:00:01.000000001Z [rank1]: " + line for line in steps(0, 5) + UNCAUGHT],
+        "two processes at once": [f"[rank{r}]: {line}" for line in UNCAUGHT for r in (1, 2)],
+    }
+    for layout, lines in logs.items():
+        folder = sandbox.fresh("logs")
+        write(folder, {"job.log": lines})
+        _, result = triage(sandbox, folder)
+        ranks = [1, 2] if layout == "two processes at once" else [1]
+        check_equal([(cause["rule"], cause["ranks"]) for cause in result["causes"]], [("python.exception", ranks)], layout)
+
+
+@case
+def what_a_program_lives_with(sandbox):
+    done = ["training finished"]
+    harmless = {
+        "caught": CAUGHT,
+        "ignored at the end": ["Exception ignored in: <function Loader.__del__ at 0x7f>", *UNCAUGHT],
+        "said in one line": ["ImportError: cannot import name 'fused' from 'apex' -- using the slower one instead"],
+        "a warning": ["libibverbs: Warning: couldn't load driver 'x.so': x.so: cannot open shared object file: No such file"],
+    }
+    for what, lines in harmless.items():
+        folder = sandbox.fresh("logs")
+        write(folder, {"rank_0.log": steps(0, 30) + done, "rank_1.log": lines + done})
+        status, result = triage(sandbox, folder)
+        check_equal((status, result["causes"], result["unknown"]), (0, [], False), what)
+        write(folder, {"rank_1.log": lines + UNCAUGHT, "launcher.log": table(1, 1)})
+        _, result = triage(sandbox, folder)
+        check_equal([cause["rule"] for cause in result["causes"]], ["python.exception"], f"{what}, then an end")
+
+
+@case
+def silence_is_no_success(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 30), "rank_1.log": steps(0, 30)})
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["causes"], result["unknown"]), (1, [], True), "both stop at work")
+    write(folder, {"rank_0.log": steps(0, 30) + ["saving the model", "bye"]})
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["unknown"]), (0, False), "one of them wrapped up")
+
+
+@case
+def who_was_waited_for(sandbox):
+    def logs(calls):
+        return {f"rank_{r}.log": steps(0, 9) + ([WATCHDOG.format(r=r, n=call[0], e=call[1])] if call else [])
+                for r, call in enumerate(calls)}
+
+    cases = {
+        "another size": ([(7, 64), (7, 64), (7, 60), (7, 64)], "nccl.another_collective", [2]),
+        "an earlier operation": ([(7, 64), (7, 64), (5, 64), (7, 64)], "timeout.watchdog", [2]),
+        "nothing": ([(7, 64), (7, 64), None, (7, 64)], "timeout.watchdog", [2]),
+        "nobody knows": ([(7, 64), (7, 60)], "timeout.watchdog", [0, 1]),
+    }
+    for what, (calls, rule, ranks) in cases.items():
+        folder = sandbox.fresh("logs")
+        write(folder, logs(calls))
+        _, result = triage(sandbox, folder)
+        check_equal([(cause["rule"], cause["ranks"]) for cause in result["causes"]], [(rule, ranks)], what)
+
+
+@case
+def logs_of_others_beside(sandbox):
+    """A scheduler's log and a kernel's log speak of all jobs."""
+    folder = sandbox.fresh("logs")
+    stamp = "[2026-11-26T12:00:03.000] "
+    write(folder, {
+        "slurm-4242.out": steps(0, 30) + UNCAUGHT,
+        "slurmctld.log": [stamp + "preempted JobId=1717 has been requeued to reclaim resources for JobId=1718"],
+        "dmesg-n1.txt": ["[12.000001] Out of memory: Killed process 99 (java) total-vm:1kB, anon-rss:1kB",
+                         "[12.000002] mlx5_core 0000:b0:00.1 eth0: Link down"]})
+    _, result = triage(sandbox, folder)
+    check_equal([cause["rule"] for cause in result["causes"]], ["python.exception"], "another job's")
+    write(folder, {"slurmctld.log": [stamp + "preempted JobId=4242 has been requeued to reclaim resources for JobId=1718"]})
+    _, result = triage(sandbox, folder)
+    check("slurm.preempted" in [cause["rule"] for cause in result["causes"]], f"its own: {result['causes']}")
+
+
 @case
 def own_files_are_no_logs(sandbox):
     """What ncclwatch wrote beside the boxes quotes the machine, not the job: an old OOM kill of another program."""
