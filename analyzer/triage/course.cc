@@ -27,7 +27,7 @@ std::uint64_t CountBehind(const Stream& stream, std::uint64_t line, Kind kind) {
 
 // "step 500/500", "100%|": nothing is left to do.
 bool IsFinal(const std::string& text) {
-  static const RE2 pattern(R"((\d+) ?(?:/|of) ?(\d+))");
+  static const RE2 pattern(R"((\d+) ?(?:/|of) *(\d+))");
   re2::StringPiece rest(text);
   for (std::int64_t done = 0, all = 0; RE2::FindAndConsume(&rest, pattern, &done, &all);)
     if (all > 1 && done >= all) return true;
@@ -42,16 +42,14 @@ bool StopsAtWork(const Stream& stream) {
   return last != stream.tail.rend() && last->kind == Kind::kProgress && !IsFinal(last->text);
 }
 
-bool HasProgress(const Stream& stream) { return CountBehind(stream, 0, Kind::kProgress) > 0; }
-
 bool FellSilent(const std::vector<ScannedFile>& files) {
-  constexpr std::uint64_t kAtWork = 5;  // lines of progress of a rank
+  constexpr std::uint64_t kAtWork = 5;  // lines of progress of a rank; fewer may be anything
   bool worked = false;
   for (const ScannedFile& file : files) {
     for (const Stream& stream : file.streams) {
-      if (file.kernel || !HasProgress(stream)) continue;
+      if (file.kernel || CountBehind(stream, 0, Kind::kProgress) < kAtWork) continue;
       if (!StopsAtWork(stream)) return false;
-      worked = worked || CountBehind(stream, 0, Kind::kProgress) >= kAtWork;
+      worked = true;
     }
   }
   return worked;

@@ -21,7 +21,7 @@ bool IsProgress(const re2::StringPiece& text) {
 // Stacks, C++ and Python warnings, NCCL's own lines, what launchers and trackers write when a process is gone.
 bool IsAftermath(const re2::StringPiece& text) {
   static const RE2 pattern(
-      R"(^\s|^Traceback|^frame #|^#\d+ |^\*\*\* |^\[[\w.-]+:\d+\] |^[-=*]{4,}|^[WEF]\d{3,4} |^\[[WEF]\d{0,4}\b|NCCL (?:INFO|WARN)|^wandb: |\w+Warning: |warnings\.warn|^Exception |^During handling|^The above exception|resource_tracker|^CUDA kernel errors might|^For debugging consider|^Compile with|^Device-side assert|^Last error:|^nccl\w+Error: |^HINT|^srun|^slurmstepd|^mpirun|^prterun|core dumped|^\d+%\|)");
+      R"(^\s|^Traceback|^frame #|^#\d+ |^\*\*\* |^\[[\w.-]+:\d+\] |^[-=*]{4,}|^[WEF]\d{3,4} |^\[[WEF]\d{0,4}\b|NCCL (?:INFO|WARN)|^wandb: |\w+Warning: |warnings\.warn|^[\w.]+(?:Error|Exception)\b|^Exception |^During handling|^The above exception|resource_tracker|^CUDA kernel errors might|^For debugging consider|^Compile with|^Device-side assert|^Last error:|^nccl\w+Error: |^HINT|^srun|^slurmstepd|^mpirun|^prterun|core dumped|^\d+%\|)");
   return RE2::PartialMatch(text, pattern);
 }
 

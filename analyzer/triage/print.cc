@@ -123,6 +123,9 @@ std::string EndedText(const std::vector<RankEnd>& ends) {
 std::string UnexplainedText(const std::optional<Unexplained>& unexplained) {
   if (!unexplained) return "";
   std::string text = fmt::format("\nended first\n  {}\n", EndText(unexplained->end));
+  if (unexplained->end.how == EndKind::kKilled)
+    text +=
+        "  Nothing here says who killed it. Mostly it is the kernel, for want of memory: see `dmesg` of that host.\n";
   if (!unexplained->lines.empty()) text += "\nits last lines\n";
   for (const std::string& line : unexplained->lines) text += fmt::format("    {}\n", line);
   return text;

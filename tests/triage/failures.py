@@ -183,7 +183,7 @@ FAILURES = {
     "preempted": failure("terminated", "Slurm, slurmstepd", (), (), [
         "slurmstepd: error: *** JOB 440575 ON {host} CANCELLED AT {isot} DUE TO PREEMPTION ***"], who=None),
     "crash": failure("terminated", "glibc and torchrun", ["Fatal Python error: Segmentation fault"], PEER, killed(11, "SIGSEGV")),
-    "killed": failure("terminated", "torchrun; nothing else is known", (), PEER, killed(9, "SIGKILL")),
+    "killed": failure(None, "torchrun; nothing says by whom", (), PEER, killed(9, "SIGKILL")),
     "signal": failure("terminated", "torchrun, elastic/agent/server/api.py", (), (), [
         "W{g} 4700 torch/distributed/elastic/agent/server/api.py:723] Received 15 death signal, shutting down workers",
         "W{g} 4700 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 4709 closing signal SIGTERM",
