@@ -1,6 +1,5 @@
 #include "analyzer/triage/verdict.h"
 
-#include <fmt/format.h>
 #include <re2/re2.h>
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "analyzer/triage/culprit.h"
 #include "analyzer/triage/evidence.h"
-#include "analyzer/triage/waits.h"
 #include "analyzer/triage/whose.h"
 
 namespace ncclwatch::analyzer {
@@ -151,13 +150,6 @@ void Weigh(const Evidence& evidence, std::vector<TriageFinding>* causes) {
     if (cause.confidence == Confidence::kCertain && !evidence.NearEnd(cause)) cause.confidence = Confidence::kLikely;
 }
 
-std::vector<int> RanksThatWaited(const std::vector<TriageFinding>& echoes) {
-  std::set<int> waited;
-  for (const TriageFinding& echo : echoes)
-    if (echo.rule->category == "timeout") waited.insert(echo.ranks.begin(), echo.ranks.end());
-  return {waited.begin(), waited.end()};
-}
-
 int Attempts(const std::vector<ScannedFile>& files, const Rule* rule, const std::vector<Rule>& rules) {
   static const RE2 pattern(R"(attempt_(\d+)/)");
   std::set<int> attempts;
@@ -217,30 +209,6 @@ bool IsWeakerThanWaiting(const Evidence& evidence, const TriageFinding& cause) {
   return std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return evidence.lost().count(rank) > 0; });
 }
 
-std::optional<TriageFinding> OddCallFinding(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
-  const auto odd = OddCallOf(rules, files);
-  const auto rule =
-      std::find_if(rules.begin(), rules.end(), [](const Rule& each) { return each.id == "nccl.another_collective"; });
-  if (!odd || rule == rules.end()) return std::nullopt;
-  TriageFinding told = Tell(*rule, {odd->first});
-  told.ranks = odd->ranks;
-  told.summary = fmt::format("Another collective than on the other ranks: {} instead of {}.", odd->theirs, odd->others);
-  return told;
-}
-
-// Who waited says who did not come: below the line, or by being missing.
-void NameAbsent(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Triage& triage,
-                TriageFinding* wait) {
-  std::vector<int> absent = RanksBelow(files, wait->first);
-  if (absent.empty()) absent = LaggingRanks(rules, files);
-  if (absent.empty() && wait->rule->category == "timeout") absent = MissingFrom(files, RanksThatWaited(triage.echoes));
-  if (absent.empty())
-    for (const Silent& silent : triage.silent) absent.push_back(silent.rank);
-  if (absent.empty()) return;
-  wait->ranks = std::move(absent);
-  wait->summary += " The ranks named here did not come.";
-}
-
 // A rank ended, nobody knows why, and then others waited for it.
 bool EndedBeforeWaits(const Evidence& evidence, const std::vector<TriageFinding>& echoes) {
   const RankEnd* const first = evidence.first();
@@ -252,13 +220,19 @@ bool EndedBeforeWaits(const Evidence& evidence, const std::vector<TriageFinding>
   });
 }
 
+std::vector<int> RanksOf(const std::vector<Silent>& silent) {
+  std::vector<int> ranks;
+  for (const Silent& each : silent) ranks.push_back(each.rank);
+  return ranks;
+}
+
 // Nothing explains an end: the first that speaks of the failure at all.
-void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
-              Triage* triage) {
-  const bool weaker = std::all_of(triage->causes.begin(), triage->causes.end(),
-                                  [&](const TriageFinding& cause) { return IsWeakerThanWaiting(evidence, cause); });
+void TakeEcho(const Circumstances& known, Triage* triage) {
+  const bool weaker = std::all_of(triage->causes.begin(), triage->causes.end(), [&](const TriageFinding& cause) {
+    return IsWeakerThanWaiting(known.evidence, cause);
+  });
   if (!weaker) return;
-  if (auto odd = OddCallFinding(rules, files)) {
+  if (auto odd = OddCallFinding(known)) {
     triage->causes.insert(triage->causes.begin(), *std::move(odd));
     return;
   }
@@ -271,53 +245,11 @@ void TakeEcho(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
     if (first == triage->echoes.end()) continue;
     TriageFinding told = *first;
     told.confidence = Confidence::kLikely;
-    if (category == "timeout") NameAbsent(rules, files, *triage, &told);
+    if (category == "timeout") NameAbsent(known, RanksOf(triage->silent), &told);
     triage->echoes.erase(first);
     triage->causes.insert(triage->causes.begin(), std::move(told));
     return;
   }
-}
-
-// All ranks compare themselves with others: the odd one is to be found.
-void NameOddCall(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, Triage* triage) {
-  if (triage->causes.front().rule->id != "nccl.another_collective") return;
-  if (auto odd = OddCallFinding(rules, files)) triage->causes.front() = *std::move(odd);
-}
-
-// "Rank 3, node n1, ...": the line itself names one, and it is not about somebody else's rank.
-int RankInText(const TriageFinding& cause) {
-  static const RE2 pattern(R"((?i)\brank[ =:]{0,2}(\d+)\b)");
-  const std::string& category = cause.rule->category;
-  if (category == "network" || category == "nccl" || category == "timeout" || category == "rendezvous") return -1;
-  int rank = -1;
-  return RE2::PartialMatch(cause.first.text, pattern, &rank) ? rank : -1;
-}
-
-// In a file of many processes: whom its launcher says next to have ended.
-int RankSaidBelow(const std::vector<ScannedFile>& files, const std::vector<Rule>& rules, const Match& cause) {
-  constexpr std::uint64_t kBelow = 60;  // lines
-  for (const ScannedFile& file : files)
-    for (const Match& match : file.matches)
-      if (file.file.path == cause.file && match.line > cause.line && match.line <= cause.line + kBelow &&
-          match.rank >= 0 && rules[match.rule].role == Role::kConfirmation && rules[match.rule].end == "exit")
-        return match.rank;
-  return -1;
-}
-
-// The first cause names no rank: it may be that of the first end, or the one for which all others waited.
-void NameRank(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
-              Triage* triage) {
-  TriageFinding& cause = triage->causes.front();
-  const RankEnd* const first = evidence.first();
-  if (const int named = RankInText(cause); named >= 0)
-    cause.ranks = {named};
-  else if (first && first->rank >= 0 && first->file == cause.first.file && cause.rule->end == "signal")
-    cause.ranks = {first->rank};
-  else if (const auto missing = MissingFrom(files, RanksThatWaited(triage->echoes));
-           missing.size() == 1 && (cause.first.exception || cause.rule->kernel))
-    cause.ranks = missing;
-  else if (const int below = RankSaidBelow(files, rules, cause.first); cause.lines == 1 && below >= 0)
-    cause.ranks = {below};
 }
 
 // Sorts what counts into the three lists. Returns the weight of the first cause.
@@ -368,11 +300,17 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
   AddSilent(&triage);
   const Weight weight = Sort(rules, files, evidence, &triage);
   PreferEnds(evidence, &triage.causes);
-  if (!triage.causes.empty() && triage.causes.front().ranks.empty()) NameRank(rules, files, evidence, &triage);
-  if (!triage.causes.empty()) NameOddCall(rules, files, &triage);
+  const Circumstances known{rules, files, evidence, triage.echoes};
+  if (!triage.causes.empty()) {
+    TriageFinding& first = triage.causes.front();
+    if (first.ranks.empty()) NameRank(known, &first);
+    // All ranks compare themselves with others: the odd one is to be found.
+    if (first.rule->id == "nccl.another_collective")
+      if (auto odd = OddCallFinding(known)) first = *std::move(odd);
+  }
   Weigh(evidence, &triage.causes);
   if (triage.causes.empty() ? !EndedBeforeWaits(evidence, triage.echoes) : weight > Weight::kPeer)
-    TakeEcho(rules, files, evidence, &triage);
+    TakeEcho(known, &triage);
   triage.unknown = triage.causes.empty();
   triage.fell_silent = triage.unknown && evidence.fell_silent();
   if (triage.unknown) QuoteLastLines(files, evidence, &triage);
