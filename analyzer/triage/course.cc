@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "analyzer/triage/lines.h"
 
@@ -60,17 +61,38 @@ bool FellSilent(const std::vector<ScannedFile>& files) {
 bool SpeaksOfEnd(const Rule& rule, const Match& match) { return match.exception || !rule.end.empty(); }
 
 Course::Course(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) : rules_(rules) {
-  for (const ScannedFile& file : files)
-    for (const Stream& stream : file.streams) last_progress_ = std::max(last_progress_, stream.progress_at);
-  for (const ScannedFile& file : files) {
-    for (const Match& match : file.matches)
-      succeeded_ = succeeded_ || (rules[match.rule].role == Role::kSuccess && rules[match.rule].end == "normal" &&
-                                  !Worked(file, match));
-  }
+  for (const ScannedFile& file : files) NoteSteps(file);
+  for (const ScannedFile& file : files) NoteMatches(file);
   for (const ScannedFile& file : files)
     for (const Match& match : file.matches)
       if (DeniesSuccess(file, match)) succeeded_ = false;
   fell_silent_ = !succeeded_ && FellSilent(files);
+}
+
+void Course::NoteSteps(const ScannedFile& file) {
+  Track& track = tracks_[&file];
+  for (const Stream& stream : file.streams) {
+    std::uint64_t last = 0, before = 0;
+    for (const TailLine& line : stream.tail)
+      if (line.kind == Kind::kProgress) before = std::exchange(last, line.line);
+    track.steps.push_back(last);
+    track.two_steps = std::max(track.two_steps, before);
+    last_progress_ = std::max(last_progress_, stream.progress_at);
+  }
+  track.ends.resize(file.streams.size());
+}
+
+void Course::NoteMatches(const ScannedFile& file) {
+  Track& track = tracks_[&file];
+  for (const Match& match : file.matches) {
+    const Rule& rule = rules_[match.rule];
+    const bool ends = SpeaksOfEnd(rule, match) || (rule.role == Role::kEcho && !rule.weak);
+    if (ends && !match.chained) track.ends[match.stream] = std::max(track.ends[match.stream], match.line);
+    if (rule.role != Role::kSuccess || Worked(file, match)) continue;
+    std::uint64_t& success = rule.end == "normal" ? track.success : track.success_of[match.rank];
+    success = std::max(success, match.line);
+    succeeded_ = succeeded_ || rule.end == "normal";
+  }
 }
 
 // It says that something ended badly. What stands in a file that says that all is done is about cleaning up, but for an
@@ -84,31 +106,17 @@ bool Course::DeniesSuccess(const ScannedFile& file, const Match& match) const {
 
 // The line with which the job (in this file), or this rank, said that all is done; 0: none.
 std::uint64_t Course::Success(const ScannedFile& file, int rank) const {
-  std::uint64_t last = 0;
-  for (const Match& match : file.matches) {
-    const Rule& rule = rules_[match.rule];
-    if (rule.role != Role::kSuccess || Worked(file, match)) continue;
-    if (rule.end == "normal" || match.rank == rank) last = match.line;
-  }
-  return last;
+  const Track& track = TrackOf(file);
+  const auto own = track.success_of.find(rank);
+  return std::max(track.success, own == track.success_of.end() ? 0 : own->second);
 }
 
 // Work follows: two steps of whoever they are, or one of its own.
 bool Course::Worked(const ScannedFile& file, const Match& match) const {
-  const Stream& own = file.streams[match.stream];
-  if (own.is_process() && CountBehind(own, match.line, Kind::kProgress) > 0) return true;
-  const auto two_steps = [&](const Stream& stream) { return CountBehind(stream, match.line, Kind::kProgress) >= 2; };
-  if (std::any_of(file.streams.begin(), file.streams.end(), two_steps)) return true;
+  const Track& track = TrackOf(file);
+  if (file.streams[match.stream].is_process() && track.steps[match.stream] > match.line) return true;
+  if (track.two_steps > match.line) return true;
   return match.own_time && last_progress_ && *last_progress_ > *match.at + kUnderWay;
-}
-
-// Something else ended its process later.
-bool Course::EndedLater(const ScannedFile& file, const Match& match) const {
-  return std::any_of(file.matches.begin(), file.matches.end(), [&](const Match& other) {
-    const Rule& rule = rules_[other.rule];
-    const bool ends = SpeaksOfEnd(rule, other) || (rule.role == Role::kEcho && !rule.weak);
-    return other.stream == match.stream && other.line > match.line && ends && !other.chained;
-  });
 }
 
 bool Course::WentOn(const ScannedFile& file, const Match& match) const {
@@ -125,7 +133,7 @@ bool Course::WentOn(const ScannedFile& file, const Match& match) const {
   if (match.caught || (!match.exception && rule.role == Role::kCause && SaysItGoesOn(match.text))) return true;
   if (match.exception && stream.is_process()) {
     const std::uint64_t ordinary = CountBehind(stream, match.line, Kind::kOrdinary);
-    if (ordinary >= 2 || (ordinary == 1 && EndedLater(file, match))) return true;
+    if (ordinary >= 2 || (ordinary == 1 && TrackOf(file).ends[match.stream] > match.line)) return true;
   }
   // A time from a line above says little in a file of many.
   if (!match.at || !stream.last_at || !(match.own_time || stream.is_process())) return false;

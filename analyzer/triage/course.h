@@ -4,6 +4,7 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@ bool SpeaksOfEnd(const Rule& rule, const Match& match);
 // Which lines can have ended a rank. A rank that went on after a line did not end of it.
 class Course {
  public:
+  // Keeps references to both.
   Course(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files);
 
   bool WentOn(const ScannedFile& file, const Match& match) const;
@@ -28,12 +30,23 @@ class Course {
   bool fell_silent() const { return fell_silent_; }
 
  private:
+  // Of one file, by line; 0: there is none.
+  struct Track {
+    std::uint64_t two_steps = 0;              // some stream makes two steps from here on
+    std::vector<std::uint64_t> steps, ends;   // the last of each stream
+    std::uint64_t success = 0;                // the job, or a rank, has done its work
+    std::map<int, std::uint64_t> success_of;  // by rank; -1: not known
+  };
+
+  void NoteSteps(const ScannedFile& file);
+  void NoteMatches(const ScannedFile& file);
   bool DeniesSuccess(const ScannedFile& file, const Match& match) const;
-  bool EndedLater(const ScannedFile& file, const Match& match) const;
   bool Worked(const ScannedFile& file, const Match& match) const;
   std::uint64_t Success(const ScannedFile& file, int rank) const;
+  const Track& TrackOf(const ScannedFile& file) const { return tracks_.at(&file); }
 
   const std::vector<Rule>& rules_;
+  std::map<const ScannedFile*, Track> tracks_;
   std::optional<absl::Time> last_progress_;  // of any process
   bool succeeded_ = false, fell_silent_ = false;
 };

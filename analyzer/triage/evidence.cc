@@ -53,6 +53,8 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
       failed_ = failed_ || ShowsFailure(file, match);
       const bool lost = rule.role == Role::kEcho && !rule.weak && rule.category != "terminated";
       if (lost && !went_on) lost_.insert(match.rank);
+      if (rule.role == Role::kEcho && !rule.weak && !went_on)
+        echoes_.emplace(std::tuple(&file, match.stream, match.rank), match.line);
       if (went_on && rule.role != Role::kConfirmation) harmless_.insert(TemplateOf(match.text));
       if (!file.kernel && match.pid >= 0) pids_.insert(match.pid);
     }
@@ -87,11 +89,8 @@ bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
   // srun cancels a step of which a task has failed.
   if (FieldOf(match, "what") == "STEP" && first() && first()->how != EndKind::kCancelled) return true;
   if (!rule.peer && !IsStatement(rule) && !(rule.generic && match.exception)) return false;
-  return std::any_of(file.matches.begin(), file.matches.end(), [&](const Match& other) {
-    const Rule& echo = rules_[other.rule];
-    const bool lost = echo.role == Role::kEcho && !echo.weak && !course_.WentOn(file, other);
-    return lost && other.stream == match.stream && other.rank == match.rank && other.line < match.line;
-  });
+  const auto echo = echoes_.find({&file, match.stream, match.rank});
+  return echo != echoes_.end() && echo->second < match.line;
 }
 
 Weight Evidence::WeightOf(const ScannedFile& file, const Match& match) const {

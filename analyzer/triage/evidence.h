@@ -3,8 +3,10 @@
 
 #include <absl/time/time.h>
 
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "analyzer/triage/course.h"
@@ -57,6 +59,8 @@ class Evidence {
   std::set<std::string> jobs_;      // its numbers in the scheduler, by files' names and the launcher's lines
   std::set<std::string> harmless_;  // templates of lines after which ranks went on
   std::set<int> lost_;
+  std::map<std::tuple<const ScannedFile*, std::size_t, int>, std::uint64_t>
+      echoes_;  // by stream and rank, the first line
   bool failed_ = false, only_kernel_ = true;
 };
 

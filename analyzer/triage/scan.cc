@@ -103,6 +103,7 @@ class Scanner {
     *read += file_.bytes - counted;
     for (auto& [stream, traceback] : tracebacks_) Finish(stream, &traceback);
     out_.streams = streams_.Finish(style_, line_, year_, &out_.ranks_of_pids);
+    for (const Match& match : out_.matches) matched_.insert(match.line);
     for (std::size_t stream = 0; stream < out_.streams.size(); ++stream) ReadLastWords(stream);
     SettleStreams();
     out_.file = file_;
@@ -301,8 +302,7 @@ class Scanner {
     const std::vector<TailLine>& tail = out_.streams[stream].tail;
     if (out_.kernel) return;
     for (std::size_t i = tail.size() - std::min(tail.size(), kLastWords); i < tail.size(); ++i) {
-      const auto is_same = [&](const Match& match) { return match.line == tail[i].line; };
-      if (std::any_of(out_.matches.begin(), out_.matches.end(), is_same)) continue;
+      if (matched_.count(tail[i].line)) continue;
       if (i > 0 && tail[i - 1].text.rfind("Exception ignored", 0) == 0) continue;
       if (!matcher_.RulesOf(tail[i].text).empty()) continue;
       const auto exception = FirstOf(exception_rules_, tail[i].text);
@@ -359,6 +359,7 @@ class Scanner {
   Streams streams_;
   std::vector<std::size_t> exception_rules_;
   std::map<std::size_t, Traceback> tracebacks_;  // that go on, by stream
+  std::set<std::uint64_t> matched_;              // lines with matches
   bool own_time_ = false;                        // what TimeBefore() found last stood in the line itself
   std::map<std::tuple<std::size_t, int, std::size_t>, std::pair<std::size_t, std::uint64_t>> kept_;
   std::optional<absl::Time> last_time_;
