@@ -5,7 +5,7 @@
 // and kernels are worked out in any order, each as far as it can go. What happened by some instant is read off later.
 #pragma once
 
-#include <absl/container/inlined_vector.h>
+#include <boost/container/small_vector.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -146,7 +146,7 @@ class World {
     int needs = 0, tasks_left = 0;
     // Without memory elsewhere: most kernels have one of each.
     template <typename T, std::size_t most = 1>
-    using Few = absl::InlinedVector<T, most>;
+    using Few = boost::container::small_vector<T, most>;
     Few<Task> tasks;
     Few<std::size_t> records;                 // of its calls
     Few<int, 4> next;                         // kernels that need it

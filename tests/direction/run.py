@@ -229,7 +229,7 @@ SENTENCES = re.compile(r"\b(?:summary|evidence|next_steps|notes|complaints?|sent
 READS = re.compile(r"(?:\.|->)(?:r?find(?:_\w+)?|contains|starts_with|ends_with|substr|compare|remove_prefix)\("
                    r"|\b(?:StrContains\w*|StartsWith\w*|EndsWith\w*|Consume(?:Prefix|Suffix)|StrSplit|PartialMatch|FullMatch|strstr)\(")
 # What such a statement may be: a sentence with {fields}, which a user's rule brings, is filled in.
-READ_ON_PURPOSE = {"analyzer/triage/verdict.cc"}
+READ_ON_PURPOSE = {"analyzer/triage/finding.cc"}
 
 
 def statements(path):
