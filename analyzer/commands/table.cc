@@ -82,6 +82,7 @@ constexpr Command kCommands[] = {
      InvestigateJob},
     {"triage", "[OPTIONS] LOGDIR|FILE...", "find the first cause in the logs of many ranks",
      "ncclwatch triage logs\n"
+     "ncclwatch triage --follow logs\n"
      "ncclwatch triage --rules own.toml slurm-4711.out\n",
      TriageLogs},
     {"ls", "[--json]", "list the run directories on this machine, newest first", "ncclwatch ls\n", Ls},

@@ -172,6 +172,15 @@ nlohmann::ordered_json TriageJson(const Triage& triage) {
           {"unknown", triage.unknown}};
 }
 
+std::string FailureLine(const Triage& triage) {
+  if (triage.fell_silent) return "the job stopped writing in the midst of its work";
+  if (triage.causes.empty())
+    return "no rule knows why" + (triage.unexplained ? "; " + EndText(triage.unexplained->end) : "");
+  const TriageFinding& cause = triage.causes.front();
+  return fmt::format("{}, {}: {} ({}:{})", cause.rule->category, RanksText(cause.ranks), cause.summary,
+                     cause.first.file, cause.first.line);
+}
+
 std::string TriageText(const Triage& triage) {
   std::string text;
   if (triage.causes.empty())

@@ -8,6 +8,8 @@
 
 namespace ncclwatch::analyzer {
 
+// What failed, in a line: for a job that may go on.
+std::string FailureLine(const Triage& triage);
 std::string TriageText(const Triage& triage);
 nlohmann::ordered_json TriageJson(const Triage& triage);
 

@@ -3,15 +3,18 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "support"), HERE]
 
 from compose import Job  # noqa: E402
 from failures import FAILURES  # noqa: E402
-from harness import case, check, check_equal, run_main  # noqa: E402
+from harness import Process, case, check, check_equal, run_main, until  # noqa: E402
 
 
 def triage(sandbox, *words):
@@ -172,6 +175,86 @@ def healthy_logs_have_no_cause(sandbox):
         Job(None, ranks, 1).write(folder)
         status, result = triage(sandbox, folder)
         check_equal((status, result["causes"], result["unknown"]), (0, [], False), f"{ranks} ranks")
+
+
+class Following:
+    """`triage --follow` of a folder while a test writes to it."""
+
+    def __init__(self, sandbox, folder, *words):
+        self.process = Process([sandbox.build.command, "triage", "--follow", *words, folder], sandbox.environment(preload=False))
+
+    def until_printed(self, text, stream="out"):
+        until(lambda: text in self.process.read(getattr(self.process, stream)), f"'{text}' is printed")
+
+    def interrupt(self):
+        os.kill(self.process.popen.pid, signal.SIGINT)
+        return self.wait()
+
+    def wait(self):
+        return self.process.wait(time.monotonic() + 60)
+
+
+CAUGHT_BY_NOBODY = ["Traceback (most recent call last):", '  File "train.py", line 3, in step', "KeyError: 'mask'"]
+FOR_EVER = ("--look", "20ms", "--settle", "1h")
+QUICK = ("--look", "20ms", "--settle", "200ms")
+
+
+@case
+def follow_ends_after_a_failure(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9)})
+    following = Following(sandbox, folder, *QUICK, "--json")
+    write(folder, {"rank_1.log": steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(1, 1)})
+    done = following.wait()
+    result = json.loads(done.out)
+    check_equal((done.status, result["causes"][0]["rule"], result["causes"][0]["ranks"]), (1, "python.exception", [1]), "the verdict")
+    check(re.fullmatch(r"\d\d:\d\d:\d\d something has failed: python, rank 1: .*rank_1.log:12\)\n", done.err), f"one line on stderr: {done}")
+
+
+@case
+def follow_sees_new_files_and_scans_only_what_changed(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9) + CAUGHT_BY_NOBODY})
+    following = Following(sandbox, folder, *FOR_EVER)
+    following.until_printed("something has failed: python, rank 1")
+    # The same length and time: a file that was scanned again would show it.
+    path = os.path.join(folder, "rank_1.log")
+    before, hidden = os.stat(path), os.path.join(sandbox.path, "hidden")
+    with open(path) as old, open(hidden, "w") as new:
+        new.write(old.read().replace("'mask'", "'task'"))
+    os.utime(hidden, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(hidden, path)
+    write(folder, {"dmesg.log": ["[Thu Nov 26 12:00:08 2026] NVRM: Xid (PCI:0000:1b:00): 79, pid=4701, name=python, GPU has fallen off the bus."],
+                   "launcher.log": table(1, 1)})
+    done = following.interrupt()
+    check_equal(done.status, 1, "the usual status")
+    check(done.out.count("something has failed") == 1 and "'task'" not in done.out and "'mask'" in done.out, f"rank 1 was not scanned again: {done}")
+    check("4 files" in done.out and "Xid" in done.out, f"new files: {done}")
+
+
+@case
+def follow_ends_with_success(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 9)})
+    following = Following(sandbox, folder, *QUICK)
+    write(folder, {"rank_0.log": steps(0, 30) + ["Training complete."]})
+    done = following.wait()
+    check(done.status == 0 and done.out.startswith("Nothing failed"), f"{done}")
+
+
+@case
+def follow_waits_before_it_reports_silence(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 9)})
+    following = Following(sandbox, folder, *FOR_EVER)
+    done = following.interrupt()
+    check("something has failed" not in done.out, f"not yet: {done}")
+    # One step a second: ten of them are silence. Six settle times are less.
+    began = time.time()
+    write(folder, {"rank_0.log": steps(0, 9)})
+    done = Following(sandbox, folder, *QUICK).wait()
+    check(time.time() - began >= 10, "not before ten times the usual gap")
+    check(done.status == 1 and "something has failed: the job stopped writing" in done.out, f"{done}")
 
 
 @case
