@@ -16,6 +16,8 @@
 #include "analyzer/jobs/inspector.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/restart/after_diagnosis.h"
+#include "analyzer/restart/restart.h"
 #include "analyzer/steps/steps.h"
 #include "core/diagnose.h"
 #include "core/report/render.h"
@@ -40,6 +42,7 @@ void Tell(const diagnosis::Diagnosis& verdict, const diagnosis::Diagnosis& for_p
   if (json) return PrintJson(DiagnosisJson(verdict, failures, attempts));
   if (const std::string which = WhichAttempt(attempts); !which.empty()) Print("{}\n\n", which);
   std::fputs(DiagnosisFor(STDOUT_FILENO, for_people).c_str(), stdout);
+  if (const auto restart = RestartAfter(verdict)) Print("\n{}", diagnosis::Wrapped("", RestartText(*restart)));
 }
 
 // What can be used is, and what cannot be is said.

@@ -9,6 +9,8 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/restart/after_diagnosis.h"
+#include "analyzer/restart/restart.h"
 #include "core/diagnose.h"
 #include "core/report/render.h"
 #include "core/report/where.h"
@@ -103,6 +105,7 @@ nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const 
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
   json["unreadable"] = std::move(unreadable);
+  json["restart"] = RestartJson(RestartAfter(verdict));
   json["attempts"] = ToJson(attempts);
   return json;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/console/units.h"
+#include "analyzer/restart/restart.h"
 #include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
@@ -98,11 +99,6 @@ Json UnexplainedJson(const std::optional<Unexplained>& unexplained) {
   return {{"end", EndedJson({unexplained->end}).front()}, {"lines", unexplained->lines}};
 }
 
-Json RestartJson(const std::optional<Restart>& restart) {
-  if (!restart) return {};
-  return {{"advice", restart->advice}, {"hosts", restart->hosts}, {"why", restart->why}};
-}
-
 std::string EndText(const RankEnd& ended) {
   std::string text = ended.rank < 0 ? "the job" : fmt::format("rank {}", ended.rank);
   text += fmt::format(": {}", Name(ended.how));
@@ -129,17 +125,6 @@ std::string UnexplainedText(const std::optional<Unexplained>& unexplained) {
   if (!unexplained->lines.empty()) text += "\nits last lines\n";
   for (const std::string& line : unexplained->lines) text += fmt::format("    {}\n", line);
   return text;
-}
-
-std::string RestartText(const std::optional<Restart>& restart) {
-  if (!restart) return "";
-  std::string text = restart->advice == "restart"     ? "Restart the job."
-                     : restart->advice == "fix_first" ? "Fix the cause before you restart the job."
-                     : restart->advice == "wait"      ? "Wait before you restart the job."
-                     : restart->hosts.empty()         ? "Restart the job without the host at fault."
-                                                      : "";
-  if (text.empty()) text = fmt::format("Restart the job without {}.", fmt::join(restart->hosts, ", "));
-  return fmt::format("\n{} {}\n", text, restart->why);
 }
 
 std::string SilentText(std::vector<Silent> ranks) {
@@ -190,7 +175,7 @@ std::string TriageText(const Triage& triage) {
   else
     text = InFull(triage.causes.front());
   text += UnexplainedText(triage.unexplained);
-  text += RestartText(triage.restart);
+  if (triage.restart) text += fmt::format("\n{}\n", RestartText(*triage.restart));
   text += Lines("other causes", triage.causes, 1);
   text += Lines("what follows from it", triage.echoes, 0);
   text += Lines("confirmed by", triage.confirmations, 0);

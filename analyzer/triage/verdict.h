@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/restart/restart.h"
 #include "analyzer/triage/ends.h"
 #include "analyzer/triage/finding.h"
-#include "analyzer/triage/restart.h"
 #include "analyzer/triage/scan.h"
 
 namespace ncclwatch::analyzer {

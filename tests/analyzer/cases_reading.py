@@ -19,6 +19,8 @@ def check_schema(diagnosis):
     check({"name", "attempt", "world_size", "processes", "hosts"} <= diagnosis["job"].keys(), "keys of job")
     check({"watched", "expected", "unseen_ranks"} <= diagnosis["coverage"].keys(), "keys of coverage")
     check_equal(diagnosis["healthy"], not diagnosis["findings"], "healthy means no finding")
+    check_equal(diagnosis["restart"] is None, not diagnosis["findings"], "advice for the restart of what failed")
+    check(diagnosis["restart"] is None or diagnosis["restart"].keys() == {"advice", "hosts", "why"}, f"{diagnosis['restart']}")
     for finding in diagnosis["findings"]:
         check(FINDING <= finding.keys(), f"keys missing in a finding: {FINDING - finding.keys()}")
         check(finding["certainty"] in CERTAINTIES, finding["certainty"])
@@ -84,6 +86,9 @@ def missing_participant_is_found_dead_or_live(bench):
     check_equal(diagnosis["findings"][0]["culprits"], [1], "culprits, live")
     check_equal(diagnosis["findings"][0]["communicator"]["id"], COMMUNICATOR, "communicator")
     check_equal(diagnosis["findings"][0]["position"], 2, "position")
+    check_equal(diagnosis["restart"]["advice"], "fix_first", "the program would skip the call again")
+    text = bench.command("diagnose", directory)
+    check("Fix the cause before you restart the job." in text.out, f"in the text too: {text}")
     del holders
 
 
@@ -98,6 +103,7 @@ def dead_rank_is_seen_from_outside(bench):
     check_schema(diagnosis)
     check_equal(diagnosis["findings"][0]["kind"], "dead_rank", "kind")
     check_equal(diagnosis["findings"][0]["culprits"], [1], "culprits")
+    check_equal((diagnosis["restart"]["advice"], diagnosis["restart"]["hosts"]), ("restart", []), "nothing says why it ended")
 
 
 @bench_case

@@ -1,6 +1,9 @@
-#include "analyzer/triage/restart.h"
+#include "analyzer/restart/restart.h"
+
+#include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace ncclwatch::analyzer {
@@ -52,6 +55,21 @@ Restart RestartAdvice(std::string_view category, std::string_view own, std::vect
   }
   restart.why = Why(restart.advice, category, !restart.hosts.empty());
   return restart;
+}
+
+std::string RestartText(const Restart& restart) {
+  std::string text = restart.advice == "restart"     ? "Restart the job."
+                     : restart.advice == "fix_first" ? "Fix the cause before you restart the job."
+                     : restart.advice == "wait"      ? "Wait before you restart the job."
+                     : restart.hosts.empty()         ? "Restart the job without the host at fault."
+                                                     : "";
+  if (text.empty()) text = fmt::format("Restart the job without {}.", fmt::join(restart.hosts, ", "));
+  return text + " " + restart.why;
+}
+
+nlohmann::ordered_json RestartJson(const std::optional<Restart>& restart) {
+  if (!restart) return {};
+  return {{"advice", restart->advice}, {"hosts", restart->hosts}, {"why", restart->why}};
 }
 
 }  // namespace ncclwatch::analyzer

@@ -1,0 +1,104 @@
+// docs/commands.md has the table of these decisions.
+#include "analyzer/restart/after_diagnosis.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/slow/machine.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using diagnosis::Culprit;
+using diagnosis::Finding;
+using diagnosis::Kind;
+
+std::vector<std::string> HostsOf(const Finding& finding) {
+  std::set<std::string> hosts(finding.shared_by.hosts.begin(), finding.shared_by.hosts.end());
+  for (const Culprit& culprit : finding.culprit_details)
+    if (!culprit.host.empty()) hosts.insert(culprit.host);
+  return {hosts.begin(), hosts.end()};
+}
+
+bool HasMachineErrors(const Finding& finding) {
+  return std::any_of(finding.facts.begin(), finding.facts.end(),
+                     [](const diagnosis::Fact& fact) { return fact.name == diagnosis::kMachineErrors; });
+}
+
+Restart WithoutHosts(const Finding& finding) { return RestartAdvice("hardware", "without_hosts", HostsOf(finding), 1); }
+
+// By whoever sent it: a scheduler, an administrator, a user.
+bool IsEndedFromOutside(const Culprit& culprit) {
+  if (!culprit.exit || !culprit.exit->signal || culprit.exit->out_of_memory) return false;
+  if (culprit.last_words && (culprit.last_words->exception || culprit.last_words->allocation)) return false;
+  const int signal = *culprit.exit->signal;
+  return signal == SIGTERM || signal == SIGKILL || signal == SIGINT || signal == SIGHUP;
+}
+
+Restart AfterDeath(const Finding& finding) {
+  const std::vector<Culprit>& dead = finding.culprit_details;
+  if (!dead.empty() && std::all_of(dead.begin(), dead.end(), IsEndedFromOutside))
+    return {"restart", {}, "A signal from outside ended the ranks. The program did not fail."};
+  const bool spoke = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
+    return (culprit.exit && culprit.exit->out_of_memory) ||
+           (culprit.last_words && (culprit.last_words->exception || culprit.last_words->allocation));
+  });
+  if (!spoke && HasMachineErrors(finding)) return WithoutHosts(finding);
+  const bool known = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
+    return culprit.last_words || (culprit.exit && (culprit.exit->signal || culprit.exit->status));
+  });
+  if (!known) return {"restart", {}, "How the ranks ended is not known. If they end again, look there."};
+  return RestartAdvice("python", "", {}, 1);
+}
+
+Restart AfterTransport(const Finding& finding) {
+  return HasMachineErrors(finding) ? WithoutHosts(finding) : RestartAdvice("network", "", {}, 1);
+}
+
+// A program that waits on its own GPU does so again.
+Restart AfterDeviceStall(const Finding& finding) {
+  return HasMachineErrors(finding) ? WithoutHosts(finding) : RestartAdvice("cuda", "", {}, 1);
+}
+
+// NCCL says so of a peer that was lost, or of a connection.
+Restart AfterLibraryError(const Finding& finding) {
+  if (HasMachineErrors(finding)) return WithoutHosts(finding);
+  const bool remote = std::any_of(finding.culprit_details.begin(), finding.culprit_details.end(), [](const auto& who) {
+    return who.last_words && who.last_words->error && who.last_words->error->result == "remote_error";
+  });
+  return RestartAdvice(remote ? "network" : "nccl", "", {}, 1);
+}
+
+// All ranks of a host are slow, or its counters show why.
+Restart AfterSlowness(const Finding& finding) {
+  const bool hardware = finding.kind == Kind::kStraggler || finding.kind == Kind::kSlowCompute ||
+                        finding.kind == Kind::kSlowCommunication;
+  if (hardware && (HasMachineErrors(finding) || !finding.shared_by.hosts.empty())) return WithoutHosts(finding);
+  return {"fix_first", {}, "The job makes progress. A restart without a change does not help."};
+}
+
+Restart AfterFinding(const Finding& finding) {
+  switch (finding.kind) {
+    case Kind::kDeadRank: return AfterDeath(finding);
+    case Kind::kTransportStall: return AfterTransport(finding);
+    case Kind::kDeviceStall: return AfterDeviceStall(finding);
+    case Kind::kLibraryError: return AfterLibraryError(finding);
+    case Kind::kInitializationHang: return RestartAdvice("rendezvous", "", {}, 1);
+    case Kind::kFrozenProcess:
+      return {"wait", {}, "The job goes on when the frozen process does. If it cannot, leave out its host."};
+    default: return IsSlow(finding.kind) ? AfterSlowness(finding) : RestartAdvice("python", "", {}, 1);
+  }
+}
+
+}  // namespace
+
+std::optional<Restart> RestartAfter(const diagnosis::Diagnosis& diagnosis) {
+  if (diagnosis.clean()) return std::nullopt;
+  return AfterFinding(diagnosis.findings.front());
+}
+
+}  // namespace ncclwatch::analyzer
