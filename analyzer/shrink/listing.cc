@@ -29,7 +29,7 @@ void AddLines(const Statements& statements, const std::string& indent, std::stri
 // How many statements all ranks have alike, from one end on.
 template <class Iterator>
 std::ptrdiff_t Alike(const std::vector<std::pair<Iterator, Iterator>>& ranks) {
-  const auto& [first, end] = ranks.front();
+  const Iterator first = ranks.front().first, end = ranks.front().second;
   for (auto at = first; at != end; ++at) {
     const auto has = [&](const auto& one) {
       return one.second - one.first > at - first && *(one.first + (at - first)) == *at;

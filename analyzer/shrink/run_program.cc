@@ -194,7 +194,8 @@ void CompareStops(const Shrunk& shrunk, ProgramRun* run) {
   if (MayEnd(shrunk.fault.kind)) return;
   if (run->status == 0) run->elsewhere.emplace_back("the program came to its end");
   const auto model = StoppedOnModel(shrunk);
-  for (const auto& [rank, in] : run->stopped) {
+  for (const auto& [rank, call] : run->stopped) {
+    const std::string& in = call;
     const auto found = model.find(rank);
     const bool idle = in.starts_with("no call") || in.starts_with("MPI_Finalize");
     if (found == model.end() ? idle : std::any_of(found->second.begin(), found->second.end(), [&](const auto& name) {
