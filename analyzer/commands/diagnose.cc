@@ -42,7 +42,8 @@ void Tell(const diagnosis::Diagnosis& verdict, const diagnosis::Diagnosis& for_p
   if (json) return PrintJson(DiagnosisJson(verdict, failures, attempts));
   if (const std::string which = WhichAttempt(attempts); !which.empty()) Print("{}\n\n", which);
   std::fputs(DiagnosisFor(STDOUT_FILENO, for_people).c_str(), stdout);
-  if (const auto restart = RestartAfter(verdict)) Print("\n{}", diagnosis::Wrapped("", RestartText(*restart)));
+  const auto columns = std::min(static_cast<std::size_t>(Width(STDOUT_FILENO)), diagnosis::kColumns);
+  if (const auto restart = RestartAfter(verdict)) Print("\n{}", diagnosis::Wrapped("", RestartText(*restart), columns));
 }
 
 // What can be used is, and what cannot be is said.

@@ -51,7 +51,7 @@ Restart AfterDeath(const Finding& finding) {
   const bool known = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
     return culprit.last_words || (culprit.exit && (culprit.exit->signal || culprit.exit->status));
   });
-  if (!known) return {"restart", {}, "How the ranks ended is not known. If they end again, look there."};
+  if (!known) return {"restart", {}, "How the ranks ended is not known. If it happens again, find the cause first."};
   return RestartAdvice("python", "", {}, 1);
 }
 
