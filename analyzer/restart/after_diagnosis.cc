@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "core/slow/machine.h"
-
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -22,11 +20,6 @@ std::vector<std::string> HostsOf(const Finding& finding) {
   for (const Culprit& culprit : finding.culprit_details)
     if (!culprit.host.empty()) hosts.insert(culprit.host);
   return {hosts.begin(), hosts.end()};
-}
-
-bool HasMachineErrors(const Finding& finding) {
-  return std::any_of(finding.facts.begin(), finding.facts.end(),
-                     [](const diagnosis::Fact& fact) { return fact.name == diagnosis::kMachineErrors; });
 }
 
 Restart WithoutHosts(const Finding& finding) { return RestartAdvice("hardware", "without_hosts", HostsOf(finding), 1); }
@@ -43,11 +36,6 @@ Restart AfterDeath(const Finding& finding) {
   const std::vector<Culprit>& dead = finding.culprit_details;
   if (!dead.empty() && std::all_of(dead.begin(), dead.end(), IsEndedFromOutside))
     return {"restart", {}, "A signal from outside ended the ranks. The program did not fail."};
-  const bool spoke = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
-    return (culprit.exit && culprit.exit->out_of_memory) ||
-           (culprit.last_words && (culprit.last_words->exception || culprit.last_words->allocation));
-  });
-  if (!spoke && HasMachineErrors(finding)) return WithoutHosts(finding);
   const bool known = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
     return culprit.last_words || (culprit.exit && (culprit.exit->signal || culprit.exit->status));
   });
@@ -55,37 +43,27 @@ Restart AfterDeath(const Finding& finding) {
   return RestartAdvice("python", "", {}, 1);
 }
 
-Restart AfterTransport(const Finding& finding) {
-  return HasMachineErrors(finding) ? WithoutHosts(finding) : RestartAdvice("network", "", {}, 1);
-}
-
-// A program that waits on its own GPU does so again.
-Restart AfterDeviceStall(const Finding& finding) {
-  return HasMachineErrors(finding) ? WithoutHosts(finding) : RestartAdvice("cuda", "", {}, 1);
-}
-
 // NCCL says so of a peer that was lost, or of a connection.
 Restart AfterLibraryError(const Finding& finding) {
-  if (HasMachineErrors(finding)) return WithoutHosts(finding);
   const bool remote = std::any_of(finding.culprit_details.begin(), finding.culprit_details.end(), [](const auto& who) {
     return who.last_words && who.last_words->error && who.last_words->error->result == "remote_error";
   });
   return RestartAdvice(remote ? "network" : "nccl", "", {}, 1);
 }
 
-// All ranks of a host are slow, or its counters show why.
+// All ranks of a host are slow.
 Restart AfterSlowness(const Finding& finding) {
   const bool hardware = finding.kind == Kind::kStraggler || finding.kind == Kind::kSlowCompute ||
                         finding.kind == Kind::kSlowCommunication;
-  if (hardware && (HasMachineErrors(finding) || !finding.shared_by.hosts.empty())) return WithoutHosts(finding);
+  if (hardware && !finding.shared_by.hosts.empty()) return WithoutHosts(finding);
   return {"fix_first", {}, "The job makes progress. A restart without a change does not help."};
 }
 
 Restart AfterFinding(const Finding& finding) {
   switch (finding.kind) {
     case Kind::kDeadRank: return AfterDeath(finding);
-    case Kind::kTransportStall: return AfterTransport(finding);
-    case Kind::kDeviceStall: return AfterDeviceStall(finding);
+    case Kind::kTransportStall: return RestartAdvice("network", "", {}, 1);
+    case Kind::kDeviceStall: return RestartAdvice("cuda", "", {}, 1);
     case Kind::kLibraryError: return AfterLibraryError(finding);
     case Kind::kInitializationHang: return RestartAdvice("rendezvous", "", {}, 1);
     case Kind::kFrozenProcess:

@@ -125,8 +125,6 @@ void Quote(const std::vector<MachineSample>& machines, Finding* finding) {
   const auto quote = [&](const std::string& line) { quoted.push_back("the machine: " + line); };
   for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) quote(LineOf(lines[i]));
   if (lines.size() > kMostLines) quote(fmt::format("{} more such lines", lines.size() - kMostLines));
-  std::erase_if(finding->facts, [](const Fact& fact) { return fact.name == kMachineErrors; });
-  if (!lines.empty()) finding->facts.push_back({kMachineErrors, "1", static_cast<double>(lines.size())});
   if (lines.empty() && !looked.empty() && IsOfHardware(finding->kind)) quote(Quiet(looked));
   finding->evidence.insert(finding->evidence.end(), quoted.begin(), quoted.end());
 }

@@ -8,9 +8,6 @@
 
 namespace ncclwatch::diagnosis {
 
-// A fact of a finding: how many different errors the culprits' machines counted at that time.
-inline constexpr char kMachineErrors[] = "machine_errors";
-
 // Behind the evidence of each finding: what rose on the hosts of its culprits, or on any host where it has none, from
 // ten minutes before it began until it was detected. Of what is one GPU's only that of the culprits'. Where a slow link
 // or GPU is told and nothing rose, that is said too, with what could not be read. What was quoted before goes.
