@@ -1,4 +1,5 @@
 # Target log_search: RE2 and toml++, for `ncclwatch triage`.
+include_guard(GLOBAL)
 find_library(RE2_LIBRARY NAMES libre2.a)
 find_path(RE2_INCLUDE_DIR re2/filtered_re2.h)
 find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)

@@ -13,6 +13,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/counters.h"
+#include "analyzer/doctor/known_versions.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/ranks/meeting.h"
 #include "analyzer/doctor/report.h"
@@ -104,6 +105,9 @@ Machine MachineOf(const DoctorRequest& request) {
 constexpr const char* kAcross[] = {"ranks-came",   "ranks-proven",  "host-map", "reachability",  "clock-skew",
                                    "version-skew", "variable-skew", "latency",  "pair-bandwidth"};
 
+// It goes by what the others found.
+constexpr char kKnownBadVersions[] = "known-bad-versions";
+
 bool IsWanted(const DoctorRequest& request, std::string_view id) {
   return request.only.empty() || std::find(request.only.begin(), request.only.end(), id) != request.only.end();
 }
@@ -112,6 +116,7 @@ std::string UnknownId(const DoctorRequest& request, const std::vector<OwnCheck>&
   std::set<std::string, std::less<>> known(std::begin(kAcross), std::end(kAcross));
   for (const Check& check : ChecksOfOneRank()) known.emplace(check.id);
   for (const OwnCheck& check : own) known.insert(check.id);
+  known.insert(kKnownBadVersions);
   for (const std::string& id : request.only)
     if (!known.contains(id)) return id;
   return "";
@@ -186,6 +191,8 @@ int Doctor(const Command& self, const Arguments& arguments) {
   }
   const rundir::Place& ranks = machine.place();
   doctor::Report report = ReportOf(machine, LookAround(request, machine, *own));
+  if (IsWanted(request, kKnownBadVersions))
+    report.checks.push_back({kKnownBadVersions, KnownBadVersions(machine, report)});
   Gathered gathered;
   if (ranks.world_size > 1) {
     const MeetingPlace place = MeetingPlaceOf(machine, request);

@@ -15,9 +15,11 @@
 #include "analyzer/console/progress.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/signals.h"
+#include "analyzer/known_bad/known_bad.h"
 #include "analyzer/triage/follow.h"
 #include "analyzer/triage/print.h"
 #include "analyzer/triage/read_logs.h"
+#include "analyzer/triage/versions.h"
 #include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
@@ -46,7 +48,7 @@ std::vector<ScannedFile> ScanWithProgress(const Matcher& matcher, const std::vec
 }
 
 struct TriageRequest {
-  std::vector<std::string> logs, rule_files, good_logs;
+  std::vector<std::string> logs, rule_files, version_files, good_logs;
   std::string look = "1s", settle = "10s";
   bool follow = false, json = false, list = false;
 };
@@ -54,6 +56,8 @@ struct TriageRequest {
 void Declare(Options* options, TriageRequest* request) {
   options->add_option("LOGDIR|FILE", request->logs, "log files and folders of them")->type_name("");
   options->add_option("--rules", request->rule_files, "rules of your own, beside the built-in ones")->type_name("FILE");
+  options->add_option("--versions", request->version_files, "versions with known faults, beside the built-in ones")
+      ->type_name("FILE");
   options->add_option("--baseline", request->good_logs, "logs of a run that went well")->type_name("LOGS");
   options->add_flag("--follow", request->follow, "read the logs while they grow");
   options->add_option("--look", request->look)->group("");      // --follow: between two looks; for tests
@@ -104,6 +108,12 @@ absl::StatusOr<Triage> Read(const TriageRequest& request, const Matcher& matcher
   return Judge(matcher.rules(), ScanWithProgress(matcher, *files), *baseline);
 }
 
+void AddKnownBad(const TriageRequest& request, const std::vector<KnownBad>& entries, Triage* triage) {
+  if (!IsFailure(*triage)) return;
+  const auto files = FindLogs(request.logs);
+  if (files.ok()) triage->known_bad = KnownBadOf(entries, VersionsIn(*files), *triage);
+}
+
 }  // namespace
 
 int TriageLogs(const Command& self, const Arguments& arguments) {
@@ -118,8 +128,11 @@ int TriageLogs(const Command& self, const Arguments& arguments) {
   if (request.logs.empty()) return UsageError(self, "which logs?");
   const auto matcher = MakeMatcher(request.rule_files);
   if (!matcher.ok()) return UsageError(self, std::string(matcher.status().message()));
-  const auto triage = Read(request, *matcher);
+  const auto known_bad = ReadKnownBad(request.version_files);
+  if (!known_bad.ok()) return UsageError(self, std::string(known_bad.status().message()));
+  auto triage = Read(request, *matcher);
   if (!triage.ok()) return Unreadable(self, triage.status());
+  AddKnownBad(request, *known_bad, &*triage);
   for (const std::string& failure : triage->failures) Complain("triage", "{}", failure);
   if (request.json)
     PrintJson(TriageJson(*triage));

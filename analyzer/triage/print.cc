@@ -127,6 +127,12 @@ std::string UnexplainedText(const std::optional<Unexplained>& unexplained) {
   return text;
 }
 
+std::string KnownBadText(const std::vector<KnownBad>& entries) {
+  std::string text;
+  for (const KnownBad& entry : entries) text += fmt::format("  {}\n    {}\n", entry.summary, entry.report);
+  return text.empty() ? text : "\nreported for this version, with such a symptom\n" + text;
+}
+
 std::string SilentText(std::vector<Silent> ranks) {
   if (ranks.empty()) return "";
   std::stable_sort(ranks.begin(), ranks.end(), [](const Silent& a, const Silent& b) { return a.at < b.at; });
@@ -153,6 +159,7 @@ nlohmann::ordered_json TriageJson(const Triage& triage) {
           {"silent", std::move(silent)},
           {"ended", EndedJson(triage.ended)},
           {"restart", RestartJson(triage.restart)},
+          {"known_bad", KnownBadJson(triage.known_bad)},
           {"unexplained", UnexplainedJson(triage.unexplained)},
           {"unknown", triage.unknown}};
 }
@@ -176,6 +183,7 @@ std::string TriageText(const Triage& triage) {
     text = InFull(triage.causes.front());
   text += UnexplainedText(triage.unexplained);
   if (triage.restart) text += fmt::format("\n{}\n", RestartText(*triage.restart));
+  text += KnownBadText(triage.known_bad);
   text += Lines("other causes", triage.causes, 1);
   text += Lines("what follows from it", triage.echoes, 0);
   text += Lines("confirmed by", triage.confirmations, 0);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "analyzer/files/input_file.h"
+#include "analyzer/triage/versions.h"
 
 namespace ncclwatch::analyzer {
 
@@ -50,7 +51,9 @@ std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogF
 }
 
 Triage TriageOf(const Matcher& matcher, const std::vector<LogFile>& files) {
-  return Judge(matcher.rules(), ScanLogs(matcher, files, nullptr));
+  Triage triage = Judge(matcher.rules(), ScanLogs(matcher, files, nullptr));
+  if (const auto known = ReadKnownBad({}); known.ok()) triage.known_bad = KnownBadOf(*known, VersionsIn(files), triage);
+  return triage;
 }
 
 }  // namespace ncclwatch::analyzer

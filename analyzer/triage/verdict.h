@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/known_bad/known_bad.h"
 #include "analyzer/restart/restart.h"
 #include "analyzer/triage/ends.h"
 #include "analyzer/triage/finding.h"
@@ -46,6 +47,7 @@ struct Triage {
   std::optional<Restart> restart;     // nullopt: nothing failed
   bool unknown = false;               // something failed, and no rule says why
   bool fell_silent = false;           // unknown, and all stopped writing in the midst of their work
+  std::vector<KnownBad> known_bad;    // versions.h finds them
   std::vector<std::string> failures;  // files that could not be read, and why
 };
 

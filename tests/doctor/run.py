@@ -157,6 +157,18 @@ def wrong_variables(sandbox):
 
 
 @case
+def known_bad_versions(sandbox):
+    """Version and symptom have to match."""
+    def look(version, variables):
+        root = Root(sandbox, {"/usr/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2": f"NCCL version {version}+cuda12.0"})
+        return doctor(sandbox, "--root", root.path, "--only", "known-bad-versions", env=variables)[1]
+    blocking = {"CUDA_LAUNCH_BLOCKING": "1"}
+    check_status(look("2.14.3", blocking), "known-bad-versions", "WARN", "https://github.com/NVIDIA/nccl/issues/750")
+    check_status(look("2.14.3", {}), "known-bad-versions", "PASS", "nccl 2.14.3")
+    check_status(look("2.18.3", blocking), "known-bad-versions", "PASS", "nccl 2.18.3")
+
+
+@case
 def limits_of_the_shell(sandbox):
     root = Root(sandbox, Root.IB)
     mega = 1 << 20

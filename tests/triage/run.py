@@ -275,6 +275,51 @@ def rules_of_a_user(sandbox):
     check(done.status == 2 and "site.bad" in done.err and "site.toml:1" in done.err, f"{done}")
 
 
+TIMED_OUT = ("[rank{0}]:[E1126 12:10:00.1 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "
+             "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=43, NumelOut=43, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.")
+
+
+def hung_job(folder, version):
+    write(folder, {f"rank_{rank}.log": [f"node1:{70 + rank}:80 [{rank}] NCCL INFO NCCL version {version}"] + steps(0, 9) + [TIMED_OUT.format(rank)]
+                   for rank in range(2)})
+    write(folder, {"launcher.log": table(0, -6)})
+
+
+@case
+def known_bad_versions_need_version_and_symptom(sandbox):
+    hung, other, crashed = sandbox.fresh("logs"), sandbox.fresh("logs"), sandbox.fresh("logs")
+    hung_job(hung, "2.29.2+cuda13.0")
+    _, result = triage(sandbox, hung)
+    reports = [entry["report"] for entry in result["known_bad"]]
+    check_equal(result["causes"][0]["category"], "timeout", "the symptom")
+    check("https://github.com/pytorch/pytorch/pull/174338" in reports, f"this version, and it hung: {result}")
+    text = sandbox.run([sandbox.build.command, "triage", hung], sandbox.environment(preload=False)).out
+    check("reported for this version" in text and reports[0] in text, f"in the text too: {text}")
+    hung_job(other, "2.29.3+cuda13.0")
+    check_equal(triage(sandbox, other)[1]["known_bad"], [], "the next version")
+    write(crashed, {"rank_0.log": ["NCCL version 2.29.2+cuda13.0"] + steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(0, 1)})
+    check_equal(triage(sandbox, crashed)[1]["known_bad"], [], "another symptom")
+
+
+@case
+def known_bad_versions_of_a_user(sandbox):
+    folder, versions = sandbox.fresh("logs"), os.path.join(sandbox.path, "site.toml")
+    entry = '[site-1]\ncomponent = "{}"\nfrom = "2.3"\nto = "2.3.9"\nsymptom = ["python.exception"]\ntext = "mask"\nreport = "https://site/1"\nsummary = "It fails."\n'
+    write(folder, {"rank_0.log": ["PyTorch version: 2.3.0+cu121"] + steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(0, 1),
+                   "smi.log": ["| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"]})
+    for component, expected in (("torch", ["site-1"]), ("nccl", [])):
+        with open(versions, "w") as file:
+            file.write(entry.format(component))
+        check_equal([one["id"] for one in triage(sandbox, folder, "--versions", versions)[1]["known_bad"]], expected, component)
+    with open(versions, "w") as file:
+        file.write(entry.format("driver").replace('"2.3"', '"550.54.14"').replace('"2.3.9"', '"550.54.15"'))
+    check_equal(len(triage(sandbox, folder, "--versions", versions)[1]["known_bad"]), 1, "the driver")
+    with open(versions, "w") as file:
+        file.write(entry.format("torch").replace("symptom", "sympton"))
+    done = sandbox.run([sandbox.build.command, "triage", folder, "--versions", versions], sandbox.environment(preload=False))
+    check(done.status == 2 and "site-1" in done.err and "sympton" in done.err, f"{done}")
+
+
 @case
 def hostile_logs(sandbox):
     folder = sandbox.fresh("logs")

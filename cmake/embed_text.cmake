@@ -1,4 +1,4 @@
-# cmake -DFROM=rules.toml -DTO=own_rules.cc -P embed.cmake: the rules as a source.
+# cmake -DFROM=rules.toml -DTO=own_rules.cc -DHEADER=... -DFUNCTION=OwnRules -P embed_text.cmake: a text as a source.
 file(READ ${FROM} text)
 # Raw strings have a limit of 64 KiB in some compilers: one for each 8,000 letters, which the compiler joins.
 string(LENGTH "${text}" length)
@@ -6,14 +6,14 @@ set(parts "")
 set(at 0)
 while(at LESS length)
   string(SUBSTRING "${text}" ${at} 8000 part)
-  string(APPEND parts "R\"rules(${part})rules\"\n")
+  string(APPEND parts "R\"text(${part})text\"\n")
   math(EXPR at "${at} + 8000")
 endwhile()
-file(WRITE ${TO} "// Made from rules.toml.
-#include \"analyzer/triage/matcher.h\"
+file(WRITE ${TO} "// Made from ${FROM}.
+#include \"${HEADER}\"
 
 namespace ncclwatch::analyzer {
-std::string_view OwnRules() {
+std::string_view ${FUNCTION}() {
   return
 ${parts};
 }
