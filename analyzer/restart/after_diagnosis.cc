@@ -35,7 +35,7 @@ bool IsEndedFromOutside(const Culprit& culprit) {
 Restart AfterDeath(const Finding& finding) {
   const std::vector<Culprit>& dead = finding.culprit_details;
   if (!dead.empty() && std::all_of(dead.begin(), dead.end(), IsEndedFromOutside))
-    return {"restart", {}, "A signal from outside ended the ranks. The program did not fail."};
+    return {"restart", {}, "A signal ended the ranks, and nothing shows that the program failed."};
   const bool known = std::any_of(dead.begin(), dead.end(), [](const Culprit& culprit) {
     return culprit.last_words || (culprit.exit && (culprit.exit->signal || culprit.exit->status));
   });

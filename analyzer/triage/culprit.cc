@@ -52,7 +52,9 @@ void NameRank(const Circumstances& known, TriageFinding* cause) {
   } else if (const auto missing = MissingFrom(known.files, RanksThatWaited(known.echoes));
              missing.size() == 1 && (cause->first.exception || cause->rule->kernel)) {
     cause->ranks = missing;
-  } else if (const int below = RankSaidBelow(known, cause->first); cause->lines == 1 && below >= 0) {
+  } else if (const int below = RankSaidBelow(known, cause->first);
+             below >= 0 && cause->lines == 1 && cause->rule->category != "hardware") {
+    // A machine's fault need not be that of the process that ended next.
     cause->ranks = {below};
   }
 }

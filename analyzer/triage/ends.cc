@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <map>
 #include <set>
 #include <utility>
@@ -21,12 +22,13 @@ constexpr std::array<std::pair<EndKind, std::string_view>, 8> kHows = {{{EndKind
                                                                         {EndKind::kCancelled, "cancelled"},
                                                                         {EndKind::kNormal, "normal"},
                                                                         {EndKind::kSilent, "silent"}}};
-constexpr int kSigKill = 9, kSigTerm = 15;
-
 // "Exited with exit code 7", "Killed", as Slurm says it.
 std::optional<int> StatusByWords(std::string_view how) {
-  constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {
-      {{"Killed", 9}, {"Terminated", 15}, {"Aborted", 6}, {"Segmentation", 11}, {"Bus error", 7}}};
+  constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {{{"Killed", SIGKILL},
+                                                                         {"Terminated", SIGTERM},
+                                                                         {"Aborted", SIGABRT},
+                                                                         {"Segmentation", SIGSEGV},
+                                                                         {"Bus error", SIGBUS}}};
   for (const auto& [word, signal] : kSignals)
     if (how.substr(0, word.size()) == word) return -signal;
   int code = 0;
@@ -49,10 +51,10 @@ std::optional<int> StatusOf(const Match& match) {
 
 EndKind HowOf(const Rule& rule, std::optional<int> status) {
   constexpr int kShellSignal = 128;
-  if (status && (*status == -kSigKill || *status == kShellSignal + kSigKill)) return EndKind::kKilled;
+  if (status && (*status == -SIGKILL || *status == kShellSignal + SIGKILL)) return EndKind::kKilled;
   if (status && *status < 0) return EndKind::kSignal;
   for (const auto& [how, name] : kHows)
-    if (name == rule.end) return how == EndKind::kSignal && status == kSigKill ? EndKind::kKilled : how;
+    if (name == rule.end) return how == EndKind::kSignal && status == SIGKILL ? EndKind::kKilled : how;
   return EndKind::kException;
 }
 
@@ -61,7 +63,7 @@ RankEnd EndOf(const Rule& rule, const Match& match) {
   ended.how = match.exception ? EndKind::kException : HowOf(rule, ended.status);
   const int signal = ended.status ? (*ended.status < 0 ? -*ended.status : *ended.status) : 0;
   const bool of_launcher = match.exception && rule.role == Role::kConfirmation;
-  ended.consequence = rule.role == Role::kEcho || of_launcher || (ended.how == EndKind::kSignal && signal == kSigTerm);
+  ended.consequence = rule.role == Role::kEcho || of_launcher || (ended.how == EndKind::kSignal && signal == SIGTERM);
   if (ended.how == EndKind::kException) ended.status.reset();
   return ended;
 }
@@ -90,15 +92,15 @@ std::string_view Name(EndKind how) {
   return "";
 }
 
-std::vector<RankEnd> EndsOf(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files,
-                            const Course& course) {
+std::vector<RankEnd> EndsOf(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Course& course,
+                            const OtherJobs& others) {
   std::map<int, RankEnd> by_rank;
   std::vector<RankEnd> ends;
   for (const ScannedFile& file : files) {
     for (const Match& match : file.matches) {
       const Rule& rule = rules[match.rule];
       const bool success = rule.role == Role::kSuccess;
-      if (!SpeaksOfEnd(rule, match) || (!success && course.WentOn(file, match))) continue;
+      if (!SpeaksOfEnd(rule, match) || others.Has(match) || (!success && course.WentOn(file, match))) continue;
       RankEnd ended = EndOf(rule, match);
       std::set<int> ranks = RanksIn(FieldOf(match, "ranks"));
       if (match.rank >= 0) ranks.insert(match.rank);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyzer/triage/course.h"
+#include "analyzer/triage/other_jobs.h"
 #include "analyzer/triage/scan.h"
 
 namespace ncclwatch::analyzer {
@@ -29,8 +30,8 @@ struct RankEnd {
 };
 
 // By time; those without a time come last.
-std::vector<RankEnd> EndsOf(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files,
-                            const Course& course);
+std::vector<RankEnd> EndsOf(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Course& course,
+                            const OtherJobs& others);
 
 // The first that is no consequence; nullptr: there is none.
 const RankEnd* FirstEnd(const std::vector<RankEnd>& ends);

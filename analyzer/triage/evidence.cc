@@ -1,9 +1,8 @@
 #include "analyzer/triage/evidence.h"
 
-#include <re2/re2.h>
-
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 #include "analyzer/triage/whose.h"
@@ -19,19 +18,6 @@ bool OnlyAWarning(const Rule& rule, const Match& match) {
   return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
 }
 
-// Long numbers in the names of files, and of steps that a launcher speaks of.
-std::set<std::string> JobsOf(const std::vector<ScannedFile>& files) {
-  static const RE2 in_name(R"((?:^|\D)(\d{4,})(?:\D|$))");
-  std::set<std::string> jobs;
-  for (const ScannedFile& file : files) {
-    re2::StringPiece name(file.file.path);
-    for (std::string job; RE2::FindAndConsume(&name, in_name, &job);) jobs.insert(job);
-    for (const Match& match : file.matches)
-      if (!FieldOf(match, "what").empty()) jobs.emplace(FieldOf(match, "id").substr(0, FieldOf(match, "id").find('.')));
-  }
-  return jobs;
-}
-
 bool IsStatement(const Rule& rule) { return rule.generic && !rule.end.empty() && rule.category == "terminated"; }
 
 }  // namespace
@@ -41,8 +27,8 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     : rules_(rules),
       files_(files),
       course_(rules, files),
-      ends_(EndsOf(rules, files, course_)),
-      jobs_(JobsOf(files)),
+      others_(files),
+      ends_(EndsOf(rules, files, course_, others_)),
       harmless_(std::move(harmless)) {
   for (const ScannedFile& file : files) {
     only_kernel_ = only_kernel_ && file.kernel;
@@ -50,7 +36,6 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     for (const Match& match : file.matches) {
       const Rule& rule = rules[match.rule];
       const bool went_on = course_.WentOn(file, match);
-      failed_ = failed_ || ShowsFailure(file, match);
       const bool lost = rule.role == Role::kEcho && !rule.weak && rule.category != "terminated";
       if (lost && !went_on) lost_.insert(match.rank);
       if (rule.role == Role::kEcho && !rule.weak && !went_on)
@@ -70,11 +55,14 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     for (const Stream& stream : file.streams)
       if (!file.kernel) last_line_ = std::max(last_line_, stream.last_at);
   if (!first_end_) first_end_ = last_line_;
+  // Only now is it known which lines mean nothing.
+  for (const ScannedFile& file : files)
+    for (const Match& match : file.matches) failed_ = failed_ || ShowsFailure(file, match);
 }
 
 bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
-  if (rule.role == Role::kSuccess || course_.WentOn(file, match) || IsOfAnotherJob(match)) return false;
+  if (rule.role == Role::kSuccess || course_.WentOn(file, match) || others_.Has(match)) return false;
   if (rule.role != Role::kCause || only_kernel_) return true;
   if (file.kernel) return IsTied(match) || (rule.category == "hardware" && !first_end_ && !fell_silent());
   if (fell_silent() || (match.chained && rule.traceback)) return false;
@@ -111,20 +99,11 @@ bool Evidence::NearEnd(const TriageFinding& cause) const {
   });
 }
 
-// A scheduler's log is about all jobs.
-bool Evidence::IsOfAnotherJob(const Match& match) const {
-  static const RE2 pattern(R"(\bJobId=(\d+))");
-  std::string job;
-  if (!RE2::PartialMatch(match.text, pattern, &job) || jobs_.count(job)) return false;
-  return !jobs_.empty() || !match.at || !IsNearAnEnd(*match.at);
-}
-
 // A line that a healthy job does not write at its end.
 bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
   if (rule.role == Role::kSuccess || rule.weak || file.kernel) return false;
-  if (IsOfAnotherJob(match)) return false;
-  if (course_.WentOn(file, match)) return false;
+  if (others_.Has(match) || course_.WentOn(file, match)) return false;
   if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
   const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
   return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match) &&
@@ -148,7 +127,8 @@ bool Evidence::IsNearAnEnd(absl::Time time) const {
 bool Evidence::KilledNear(const Match& match) const {
   return std::any_of(ends_.begin(), ends_.end(), [&](const RankEnd& ended) {
     // A bus error: mapped files that are gone.
-    const bool bus_error = rules_[match.rule].category == "filesystem" && ended.status == -SIGBUS;
+    const bool bus_error = rules_[match.rule].category == "filesystem" && ended.how == EndKind::kSignal &&
+                           ended.status && std::abs(*ended.status) == SIGBUS;
     if (ended.how != EndKind::kKilled && !bus_error) return false;
     return !ended.at || !match.at || (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter);
   });

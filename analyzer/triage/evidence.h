@@ -12,6 +12,7 @@
 #include "analyzer/triage/course.h"
 #include "analyzer/triage/ends.h"
 #include "analyzer/triage/finding.h"
+#include "analyzer/triage/other_jobs.h"
 
 namespace ncclwatch::analyzer {
 
@@ -31,6 +32,7 @@ class Evidence {
   const std::vector<RankEnd>& ends() const { return ends_; }
   const RankEnd* first() const { return FirstEnd(ends_); }
   bool healthy() const { return !only_kernel_ && !fell_silent() && (!failed_ || course_.succeeded()); }
+  bool succeeded() const { return course_.succeeded(); }
   bool fell_silent() const { return !failed_ && !only_kernel_ && course_.fell_silent(); }
   // Ranks that say that they lost others, or waited for them in vain.
   const std::set<int>& lost() const { return lost_; }
@@ -45,7 +47,6 @@ class Evidence {
 
  private:
   bool ShowsFailure(const ScannedFile& file, const Match& match) const;
-  bool IsOfAnotherJob(const Match& match) const;
   bool IsNearAnEnd(absl::Time time) const;
   bool IsTied(const Match& match) const;
   bool KilledNear(const Match& match) const;
@@ -53,11 +54,11 @@ class Evidence {
   const std::vector<Rule>& rules_;
   const std::vector<ScannedFile>& files_;
   const Course course_;
+  const OtherJobs others_;
   std::vector<RankEnd> ends_;
   std::optional<absl::Time> first_end_, last_line_;  // of ranks; what the job wrote last
   std::set<int> pids_;                               // of the job, as far as known
-  std::set<std::string> jobs_;      // its numbers in the scheduler, by files' names and the launcher's lines
-  std::set<std::string> harmless_;  // templates of lines after which ranks went on
+  std::set<std::string> harmless_;                   // templates of lines after which ranks went on
   std::set<int> lost_;
   std::map<std::tuple<const ScannedFile*, std::size_t, int>, std::uint64_t>
       echoes_;  // by stream and rank, the first line

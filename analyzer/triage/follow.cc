@@ -8,10 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "analyzer/triage/course.h"
 #include "analyzer/triage/read_logs.h"
 #include "analyzer/triage/stamp.h"
-#include "analyzer/triage/whose.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -115,10 +113,9 @@ void Followed::See(std::vector<ScannedFile> files, absl::Time last_change) {
   if (seen_) longest_ = std::max(longest_, now - quiet_since_);
   quiet_since_ = seen_ ? now : std::min(now, last_change);
   silence_ = SilenceOf(files, longest_, options_.settle);
-  std::vector<ScannedFile> settled = files;
-  SettleRanks(matcher_.rules(), &settled);
-  done_ = Course(matcher_.rules(), settled).succeeded() || AllSayDone(matcher_.rules(), settled);
+  done_ = AllSayDone(matcher_.rules(), files);
   Triage triage = Judge(matcher_.rules(), std::move(files), options_.baseline);
+  done_ = done_ || triage.succeeded;
   fell_silent_ = triage.fell_silent;
   empty_ = triage.bytes == 0;
   failed_ = IsFailure(triage) && !fell_silent_;

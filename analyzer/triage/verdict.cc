@@ -144,7 +144,7 @@ void PreferEnds(const Evidence& evidence, std::vector<TriageFinding>* causes) {
     causes->erase(std::remove_if(causes->begin(), causes->end(), is_vague), causes->end());
 }
 
-// Certain only if the line stands at an end, and no other cause may have come before it.
+// Certain only if the line stands at an end.
 void Weigh(const Evidence& evidence, std::vector<TriageFinding>* causes) {
   for (TriageFinding& cause : *causes)
     if (cause.confidence == Confidence::kCertain && !evidence.NearEnd(cause)) cause.confidence = Confidence::kLikely;
@@ -295,6 +295,7 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
   }
   const Evidence evidence(rules, files, baseline.templates);
   triage.ended = evidence.ends();
+  triage.succeeded = evidence.succeeded();
   triage.silent = SilentRanks(files);
   if (evidence.healthy()) return triage;
   AddSilent(&triage);

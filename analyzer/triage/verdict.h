@@ -46,6 +46,7 @@ struct Triage {
   std::optional<Unexplained> unexplained;
   std::optional<Restart> restart;     // nullopt: nothing failed
   bool unknown = false;               // something failed, and no rule says why
+  bool succeeded = false;             // the job says that it has done its work
   bool fell_silent = false;           // unknown, and all stopped writing in the midst of their work
   std::vector<KnownBad> known_bad;    // versions.h finds them
   std::vector<std::string> failures;  // files that could not be read, and why

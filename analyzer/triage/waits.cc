@@ -136,6 +136,8 @@ std::vector<int> RanksBelow(const std::vector<ScannedFile>& files, const Match& 
 }
 
 std::vector<int> LaggingRanks(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+  // Older torch does not name the group, and the numbers of two groups lie far apart.
+  constexpr std::int64_t kMostBehind = 100;                             // operations
   std::map<std::string, std::map<std::int64_t, std::set<int>>> groups;  // ranks by the first operation they waited in
   std::set<std::pair<std::string, int>> seen;
   for (const auto& [place, match] : Waits(rules, files)) {
@@ -144,9 +146,10 @@ std::vector<int> LaggingRanks(const std::vector<Rule>& rules, const std::vector<
     groups[place.first][number].insert(match->rank);
   }
   for (const auto& [group, numbers] : groups) {
-    const std::set<int>& first = numbers.begin()->second;
-    const bool others = numbers.size() > 1 && std::next(numbers.begin())->second.size() > first.size();
-    if (others) return {first.begin(), first.end()};
+    if (numbers.size() < 2) continue;
+    const auto first = numbers.begin(), next = std::next(first);
+    if (next->second.size() > first->second.size() && next->first - first->first <= kMostBehind)
+      return {first->second.begin(), first->second.end()};
   }
   return {};
 }

@@ -194,7 +194,6 @@ class Following:
         return self.process.wait(time.monotonic() + 60)
 
 
-CAUGHT_BY_NOBODY = ["Traceback (most recent call last):", '  File "train.py", line 3, in step', "KeyError: 'mask'"]
 FOR_EVER = ("--look", "20ms", "--settle", "1h")
 QUICK = ("--look", "20ms", "--settle", "200ms")
 
@@ -204,7 +203,7 @@ def follow_ends_after_a_failure(sandbox):
     folder = sandbox.fresh("logs")
     write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9)})
     following = Following(sandbox, folder, *QUICK, "--json")
-    write(folder, {"rank_1.log": steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(1, 1)})
+    write(folder, {"rank_1.log": steps(0, 9) + UNCAUGHT, "launcher.log": table(1, 1)})
     done = following.wait()
     result = json.loads(done.out)
     check_equal((done.status, result["causes"][0]["rule"], result["causes"][0]["ranks"]), (1, "python.exception", [1]), "the verdict")
@@ -214,7 +213,7 @@ def follow_ends_after_a_failure(sandbox):
 @case
 def follow_sees_new_files_and_scans_only_what_changed(sandbox):
     folder = sandbox.fresh("logs")
-    write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9) + CAUGHT_BY_NOBODY})
+    write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9) + UNCAUGHT})
     following = Following(sandbox, folder, *FOR_EVER)
     following.until_printed("something has failed: python, rank 1")
     # The same length and time: a file that was scanned again would show it.
@@ -297,7 +296,7 @@ def known_bad_versions_need_version_and_symptom(sandbox):
     check("reported for this version" in text and reports[0] in text, f"in the text too: {text}")
     hung_job(other, "2.29.3+cuda13.0")
     check_equal(triage(sandbox, other)[1]["known_bad"], [], "the next version")
-    write(crashed, {"rank_0.log": ["NCCL version 2.29.2+cuda13.0"] + steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(0, 1)})
+    write(crashed, {"rank_0.log": ["NCCL version 2.29.2+cuda13.0"] + steps(0, 9) + UNCAUGHT, "launcher.log": table(0, 1)})
     check_equal(triage(sandbox, crashed)[1]["known_bad"], [], "another symptom")
 
 
@@ -305,7 +304,7 @@ def known_bad_versions_need_version_and_symptom(sandbox):
 def known_bad_versions_of_a_user(sandbox):
     folder, versions = sandbox.fresh("logs"), os.path.join(sandbox.path, "site.toml")
     entry = '[site-1]\ncomponent = "{}"\nfrom = "2.3"\nto = "2.3.9"\nsymptom = ["python.exception"]\ntext = "mask"\nreport = "https://site/1"\nsummary = "It fails."\n'
-    write(folder, {"rank_0.log": ["PyTorch version: 2.3.0+cu121"] + steps(0, 9) + CAUGHT_BY_NOBODY, "launcher.log": table(0, 1),
+    write(folder, {"rank_0.log": ["PyTorch version: 2.3.0+cu121"] + steps(0, 9) + UNCAUGHT, "launcher.log": table(0, 1),
                    "smi.log": ["| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"]})
     for component, expected in (("torch", ["site-1"]), ("nccl", [])):
         with open(versions, "w") as file:
@@ -419,6 +418,7 @@ def who_was_waited_for(sandbox):
         "an earlier operation": ([(7, 64), (7, 64), (5, 64), (7, 64)], "timeout.watchdog", [2]),
         "nothing": ([(7, 64), (7, 64), None, (7, 64)], "timeout.watchdog", [2]),
         "nobody knows": ([(7, 64), (7, 60)], "timeout.watchdog", [0, 1]),
+        "two groups without a name": ([(7, 64), (5000, 64), (7, 64), (5000, 64), (5000, 64)], "timeout.watchdog", [0, 1, 2, 3, 4]),
     }
     for what, (calls, rule, ranks) in cases.items():
         folder = sandbox.fresh("logs")
@@ -442,6 +442,11 @@ def logs_of_others_beside(sandbox):
     write(folder, {"slurmctld.log": [stamp + "preempted JobId=4242 has been requeued to reclaim resources for JobId=1718"]})
     _, result = triage(sandbox, folder)
     check("slurm.preempted" in [cause["rule"] for cause in result["causes"]], f"its own: {result['causes']}")
+    dated = os.path.join(sandbox.fresh("logs"), "20261126")
+    write(dated, {"rank_0.log": steps(0, 4), "nid000012.log": steps(0, 4),
+                  "slurmctld.log": [stamp + "preempted JobId=4242 has been requeued to reclaim resources for JobId=1718"]})
+    _, result = triage(sandbox, dated)
+    check_equal([cause["rule"] for cause in result["causes"]], ["slurm.preempted"], "the numbers of dates and hosts are no jobs")
 
 
 @case
