@@ -92,7 +92,7 @@ class Reading {
         // What follows may wait for locks of the process: what can be told without them is told first.
         if (!Publish(index, process, false)) return;
         ReadInside(&process);
-        process.state = StateSentences(process);
+        AddState(&process);
       }
       PutFirst(&process);
       if (!Publish(index, std::move(process), true)) return;
@@ -214,7 +214,7 @@ void GiveUp(std::size_t index, bool hangs, Progress* progress) {
   process.trouble = hangs ? "reading it did not come to an end: it keeps its memory locked, as in a page fault that "
                             "waits for a file"
                           : "there was no time left to read it";
-  process.state = StateSentences(process);
+  AddState(&process);
   ++progress->generation;
   progress->next = index + 1;
 }

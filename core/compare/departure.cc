@@ -1,6 +1,8 @@
 #include "core/compare/departure.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "core/steps/period.h"
 #include "core/steps/steps.h"
@@ -149,6 +151,38 @@ std::vector<Alignment> AlignSides(const View& view, const CommView& comm, const 
   if (difference.zero_count || usual.call->group != 0 || odd.call->group != 0) return {};
   return Align(PrintsFrom(SequenceOf(view, comm, usual), difference.position),
                PrintsFrom(SequenceOf(view, comm, odd), difference.position));
+}
+
+InRun PlaceOfChange(const View& view, const CommView& comm, const Difference& difference, const Side& usual,
+                    const Side& odd, const Alignment& alignment) {
+  const bool left_out = alignment.change == Change::kLeftOut;
+  const Sequence longer = SequenceOf(view, comm, left_out ? usual : odd);
+  const Sequence shorter = SequenceOf(view, comm, left_out ? odd : usual);
+  const Call* const last = longer.At(difference.position);
+  std::uint64_t first = difference.position;
+  while (last != nullptr && first > 0 && shorter.At(first - 1) != nullptr && longer.At(first - 1) != nullptr &&
+         FingerprintOf(*longer.At(first - 1)) == FingerprintOf(*last))
+    --first;
+  // Addresses differ from process to process.
+  const auto sites = [&](const Sequence& sequence, const Side& side, std::uint64_t end) {
+    const Process& process = view.process(comm.members[static_cast<std::size_t>(side.members.front())]);
+    std::vector<std::uint64_t> texts;
+    for (std::uint64_t at = first; at < end; ++at) {
+      const std::uint64_t site = sequence.At(at) == nullptr ? 0 : sequence.At(at)->site;
+      texts.push_back(site == 0 ? 0 : std::hash<std::string>()(reader::SiteText(*process.box, site)));
+    }
+    return texts;
+  };
+  const InRun which = WhichOfRun(sites(longer, left_out ? usual : odd, difference.position + 1),
+                                 sites(shorter, left_out ? odd : usual, difference.position));
+  return {first + which.first, first + which.last};
+}
+
+bool WasMadeBefore(const View& view, const CommView& comm, const Difference& difference, const Side& side) {
+  const Sequence sequence = SequenceOf(view, comm, side);
+  return std::any_of(sequence.calls.begin(), sequence.calls.end(), [&](const Call* call) {
+    return call->position < difference.position && FingerprintOf(*call) == FingerprintOf(*side.call);
+  });
 }
 
 bool HaveParted(const View& view, const CommView& comm, const Difference& difference, const Side& usual,

@@ -27,6 +27,14 @@ std::optional<Departure> DepartureAt(const View& view, const CommView& comm, con
 std::vector<Alignment> AlignSides(const View& view, const CommView& comm, const Difference& difference,
                                   const Side& usual, const Side& odd);
 
+// `alignment`: one call left out, or one extra. The call may stand before the difference, in a run of equal ones; by
+// the places of the calls if they tell. Positions on the communicator.
+InRun PlaceOfChange(const View& view, const CommView& comm, const Difference& difference, const Side& usual,
+                    const Side& odd, const Alignment& alignment);
+
+// The side has made the same call on the communicator before.
+bool WasMadeBefore(const View& view, const CommView& comm, const Difference& difference, const Side& side);
+
 // Whether the sides have gone on long enough to be aligned, and nothing simple makes them one: one of them does
 // something else altogether.
 bool HaveParted(const View& view, const CommView& comm, const Difference& difference, const Side& usual,

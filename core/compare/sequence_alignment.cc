@@ -21,6 +21,15 @@ bool SameCalls(const std::vector<std::uint64_t>& usual, const std::vector<std::u
   return std::is_permutation(usual.begin(), usual.begin() + end, odd.begin(), odd.begin() + end);
 }
 
+// All that `longer` has without its call `at`, as far as both are known.
+bool IsWithout(const std::vector<std::uint64_t>& longer, std::size_t at, const std::vector<std::uint64_t>& shorter) {
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    const std::uint64_t there = longer[i < at ? i : i + 1];
+    if (there != 0 && shorter[i] != 0 && there != shorter[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<Alignment> Align(const std::vector<std::uint64_t>& usual, const std::vector<std::uint64_t>& odd,
@@ -36,6 +45,13 @@ std::vector<Alignment> Align(const std::vector<std::uint64_t>& usual, const std:
     if (after > 0) add(SameCalls(usual, odd, calls) ? Change::kReordered : Change::kReplaced, calls, after);
   }
   return found;
+}
+
+InRun WhichOfRun(const std::vector<std::uint64_t>& longer, const std::vector<std::uint64_t>& shorter) {
+  std::vector<std::size_t> ways;
+  for (std::size_t at = 0; at < longer.size(); ++at)
+    if (IsWithout(longer, at, shorter)) ways.push_back(at);
+  return ways.empty() ? InRun{0, longer.size() - 1} : InRun{ways.front(), ways.back()};
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -29,4 +29,13 @@ inline constexpr std::size_t kAlignedCalls = 64;  // more of them tell nothing n
 std::vector<Alignment> Align(const std::vector<std::uint64_t>& usual, const std::vector<std::uint64_t>& odd,
                              std::size_t enough = kEnoughAgree);
 
+// Which call of a run of equal ones was left out, or is one too many: equal calls match silently, so that the first
+// difference comes behind the run. Indices into the longer run, `first` = `last` if it is known.
+struct InRun {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+// By the places from which the calls were made, 0 is unknown: `longer` holds that one call, `shorter` has one less.
+InRun WhichOfRun(const std::vector<std::uint64_t>& longer, const std::vector<std::uint64_t>& shorter);
+
 }  // namespace ncclwatch::diagnosis

@@ -19,8 +19,9 @@ std::string_view Advice(Kind kind) {
              "on "
              "data or on time around it";
     case Kind::kArgumentMismatch:
-      return "derive counts, data types and roots from what all ranks share, or exchange them first; compare the model "
-             "and the configuration once at the start";
+      return "make every collective on all ranks, with no branch on the rank around it, and derive its count, data "
+             "type "
+             "and root from what all ranks share";
     case Kind::kPointToPointMismatch:
       return "derive both sides of an exchange from one schedule, and send the sizes first if only one side knows "
              "them";

@@ -206,6 +206,21 @@ std::string CommText(const CommView& comm) {
   return text + " (" + Plural(comm.size, "rank") + ")";
 }
 
+std::string CollectiveText(std::uint64_t first, std::uint64_t last) {
+  if (first == last) return "collective " + std::to_string(first);
+  return fmt::format("one of the collectives {} to {}", first, last);
+}
+
+std::string MixedText(std::uint64_t first, std::uint64_t last, std::uint64_t at) {
+  const std::string since =
+      fmt::format("from collective {} on data of different calls may have been combined, without an error", first);
+  if (first == last)
+    return fmt::format("collectives {} to {} are equal calls; the places of the calls show that it was {}: {}", first,
+                       at, first, since);
+  return fmt::format("collectives {} to {} are equal calls, so it may have been any of {} to {}: {}", first, at, first,
+                     last, since);
+}
+
 std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site) {
   const auto known = std::find_if(process.box->call_sites.begin(), process.box->call_sites.end(),
                                   [&](const reader::CallSite& one) { return one.address == site; });

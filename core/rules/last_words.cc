@@ -115,6 +115,12 @@ bool DeathCause::out_of_memory() const {
   return allocation != nullptr || (exception != nullptr && IsOutOfMemory(*exception));
 }
 
+// torch raises it in its handler of SIGCHLD, wherever the main thread is then.
+bool DeathCause::worker() const {
+  return exception != nullptr && exception->language == Language::kPython &&
+         exception->message.starts_with("DataLoader worker (pid");
+}
+
 DeathCause ExplainDeath(const Process& process) {
   DeathCause said;
   const Words& words = process.box->words;

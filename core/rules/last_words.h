@@ -19,6 +19,7 @@ struct DeathCause {
   const reader::FailedAllocation* allocation = nullptr;  // it has not got over
   const reader::NcclError* error = nullptr;  // the first it has not got over, and has not brought about itself
   bool out_of_memory() const;                // by an allocation or an exception of that kind
+  bool worker() const;                       // torch's exception about the end of a worker of a data loader
   bool nothing() const { return !signal && !handled && !exception && !allocation && !error; }
 };
 DeathCause ExplainDeath(const Process& process);

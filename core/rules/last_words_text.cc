@@ -153,6 +153,7 @@ std::string HowItDied(const Process& process, const DeathCause& said) {
     case Kind::kLibraryError: return "got " + ErrorText(*said.error) + " and " + end;
     default: break;
   }
+  if (said.worker()) return end + ": " + ExceptionName(*said.exception);
   if (said.exception != nullptr) return end + ": " + ExceptionText(*said.exception);
   if (said.handled != nullptr) return end + " after " + SignalName(said.handled->signal);
   return end;
@@ -171,6 +172,9 @@ std::vector<std::string> WordsAsEvidence(const Process& process, const DeathCaus
   if (said.exception != nullptr) {
     lines.push_back("its last words: " + ExceptionName(*said.exception));
     if (!said.exception->place.empty()) lines.back() += ", raised in " + said.exception->place;
+    if (said.worker())
+      lines.emplace_back(
+          "torch raises this when a worker process has ended, wherever the rank is then: that line is not the cause");
   }
   if (said.handled != nullptr) lines.push_back("a handler of its own caught " + SignalLine(*said.handled));
   if (said.signal != nullptr) lines.push_back(SignalLine(*said.signal));
@@ -230,6 +234,12 @@ std::vector<std::string> NextSteps(Kind kind, const Process& process, const Deat
     steps.push_back("reduce its use of host memory: data loader workers, pinned buffers, checkpoints and caches");
     return steps;
   }
+  if (said.worker())
+    return {
+        "find what ended the worker: `dmesg -T | grep -iE 'oom|killed process|segfault'` on its host, and the worker's "
+        "own last lines on standard error",
+        "if it was killed: fewer workers, a smaller prefetch_factor, more memory for the job; after a bus error: "
+        "`df -h /dev/shm`"};
   if (said.exception != nullptr && !said.exception->place.empty())
     return {"start at " + said.exception->place + "; the full traceback is on its standard error"};
   if (outcome.signal && outcome.signal != SIGKILL && !outcome.polite()) return StepsAfterSignal(process);

@@ -32,7 +32,12 @@ struct Blame {
   bool open = false;             // as many say the one as the other, and nothing decides
   std::optional<Departure> departure;
   std::vector<Alignment> alignments;  // of the first odd side
+  std::optional<InRun> place;         // positions: one of these was left out, or is extra
 };
+
+bool IsShift(const Alignment& alignment) {
+  return alignment.change == Change::kExtra || alignment.change == Change::kLeftOut;
+}
 
 // The majority is right also where it departs from what was before: when all others evaluate, the one that goes on
 // training has missed something. Where there is none the side that goes on as before is, most likely: it may be the one
@@ -54,9 +59,14 @@ Blame BlameFor(const View& view, const CommView& comm, const Difference& differe
   for (std::size_t i = 0; i < difference.sides.size(); ++i) {
     if (i != blame.usual) blame.odd.push_back(i);
   }
-  if (difference.sides.size() == 2)
-    blame.alignments =
-        AlignSides(view, comm, difference, difference.sides[blame.usual], difference.sides[blame.odd.front()]);
+  if (difference.sides.size() != 2) return blame;
+  const Side& usual = difference.sides[blame.usual];
+  const Side& odd = difference.sides[blame.odd.front()];
+  blame.alignments = AlignSides(view, comm, difference, usual, odd);
+  if (blame.alignments.size() != 1 || blame.open) return blame;
+  const Alignment& alignment = blame.alignments.front();
+  if (alignment.calls == 1 && IsShift(alignment))
+    blame.place = PlaceOfChange(view, comm, difference, usual, odd, alignment);
   return blame;
 }
 
@@ -88,15 +98,16 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
 }
 
 // "rank 3 made one extra call there": how the odd side came to differ, after "rank 3 ".
-std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& usual) {
+std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& usual, const std::string& place) {
   const bool one = alignment.calls == 1;
   const std::string these = one ? "" : Plural(alignment.calls, "call");
   switch (alignment.change) {
     case Change::kExtra:
       return "made " + (one ? "one extra " + CallText(odd) : "an extra " + std::to_string(alignment.calls) + " calls") +
-             " there, and everything after it is shifted by " + (one ? "one" : std::to_string(alignment.calls));
+             (place.empty() ? " there" : place) + ", and everything after it is shifted by " +
+             (one ? "one" : std::to_string(alignment.calls));
     case Change::kLeftOut:
-      return "left out " + (one ? CallText(usual) : these) + ", and everything after it is shifted by " +
+      return "left out " + (one ? CallText(usual) + place : these) + ", and everything after it is shifted by " +
              (one ? "one" : std::to_string(alignment.calls));
     case Change::kReplaced:
       return "made " + (one ? "this one call" : "these " + these) + " differently, and what follows agrees again";
@@ -109,15 +120,39 @@ std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& 
 std::string ChangesText(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
   const Side& usual = difference.sides[blame.usual];
   const Side& odd = difference.sides[blame.odd.front()];
+  const bool vague = blame.place && blame.place->first < difference.position;
+  const std::string place = vague ? ", " + CollectiveText(blame.place->first, blame.place->last) : "";
   std::vector<std::string> ways;
   for (const Alignment& alignment : blame.alignments) {
-    ways.push_back(Ranks(JobRanks(view, comm, odd)) + " " + ChangeText(alignment, *odd.call, *usual.call));
-    if (!blame.open || (alignment.change != Change::kExtra && alignment.change != Change::kLeftOut)) continue;
+    ways.push_back(Ranks(JobRanks(view, comm, odd)) + " " + ChangeText(alignment, *odd.call, *usual.call, place));
+    if (!blame.open || !IsShift(alignment)) continue;
     Alignment other = alignment;
     other.change = alignment.change == Change::kExtra ? Change::kLeftOut : Change::kExtra;
-    ways.push_back(Ranks(JobRanks(view, comm, usual)) + " " + ChangeText(other, *usual.call, *odd.call));
+    ways.push_back(Ranks(JobRanks(view, comm, usual)) + " " + ChangeText(other, *usual.call, *odd.call, ""));
   }
   return (ways.size() > 1 ? "either " : "") + Join(ways, ", or ");
+}
+
+// Why the two are different calls of the program rather than one with different arguments; empty: nothing says so.
+std::string WhyOtherCalls(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
+  const Side& usual = difference.sides[blame.usual];
+  const Side& odd = difference.sides[blame.odd.front()];
+  const bool shifted =
+      !blame.alignments.empty() && std::all_of(blame.alignments.begin(), blame.alignments.end(), IsShift);
+  if (shifted) return "the calls after this one agree again, shifted";
+  if (WasMadeBefore(view, comm, difference, odd))
+    return fmt::format("{} has been made on this communicator before", CallText(*odd.call));
+  const auto place = [&](const Side& side) {
+    const std::uint64_t site = side.call->site;
+    return site == 0 ? "" : SiteText(view, view.process(comm.members[side.members.front()]), site);
+  };
+  const std::string here = place(odd), there = place(usual);
+  const bool named = !here.starts_with("0x") && !there.starts_with("0x") && !here.empty() && !there.empty();
+  if (named && here != there) return "they were called from different places";
+  const bool mpi = functions::IsMpi(odd.call->function);  // buffers of one element are usual there
+  if (!mpi && std::min(odd.call->count, usual.call->count) == 1 && std::max(odd.call->count, usual.call->count) > 1)
+    return "one is a single number, and the other is not";
+  return "";
 }
 
 std::string Summary(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
@@ -169,8 +204,8 @@ void AddDeparture(const View& view, const CommView& comm, const Difference& diff
     finding->evidence.push_back(fmt::format("{} {} from a place that had made no call on this communicator before",
                                             Ranks(others), others.size() == 1 ? "calls" : "call"));
   if (departure.goes_on != blame.usual && !blame.open)
-    finding->evidence.push_back(fmt::format("so {} {} on as before; the others, the majority, do something new",
-                                            Ranks(finding->culprits), finding->culprits.size() == 1 ? "goes" : "go"));
+    finding->evidence.push_back(fmt::format("most ranks make a call here that is new to all; {} {} not make it",
+                                            Ranks(finding->culprits), finding->culprits.size() == 1 ? "does" : "do"));
   if (blame.by_history)
     finding->evidence.push_back(fmt::format(
         "it is certain that the calls differ, but only likely who is wrong: {} may have missed something new", who));
@@ -187,6 +222,8 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
     finding->evidence.push_back(std::move(line));
   }
   if (blame.departure) AddDeparture(view, comm, difference, blame, finding);
+  if (blame.place && blame.place->first < difference.position)
+    finding->evidence.push_back(MixedText(blame.place->first, blame.place->last, difference.position));
   if (!blame.alignments.empty())
     finding->evidence.push_back(fmt::format("apart from that, the next {} of the two on this communicator are the same",
                                             Plural(blame.alignments.front().agree, "call")));
@@ -207,9 +244,9 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
 
-void AddNextSteps(const Difference& difference, const Finding& found, Finding* finding) {
-  const std::string who = found.culprits.empty() ? "the odd rank" : Ranks(found.culprits);
-  if (difference.other_operation) {
+void AddNextSteps(bool other_calls, Finding* finding) {
+  const std::string who = finding->culprits.empty() ? "the odd rank" : Ranks(finding->culprits);
+  if (other_calls) {
     finding->next_steps.push_back("compare what " + who +
                                   " did before this call with the others: a branch on the rank, "
                                   "an uneven number of batches, or a collective that only some ranks make");
@@ -290,7 +327,11 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.unsettled = !difference.everybody_arrived;
   finding.summary = Summary(view, comm, difference, blame);
   AddEvidence(view, comm, difference, blame, &finding);
-  AddNextSteps(difference, finding, &finding);
+  const std::string other_calls = difference.other_operation ? "" : WhyOtherCalls(view, comm, difference, blame);
+  if (!other_calls.empty())
+    finding.evidence.push_back("most likely these are two calls of the program, not one with different arguments: " +
+                               other_calls);
+  AddNextSteps(difference.other_operation || !other_calls.empty(), &finding);
   return finding;
 }
 

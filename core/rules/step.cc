@@ -31,6 +31,8 @@ struct Course {
   Alignment alignment;
   std::optional<Call> call;  // left out: as an earlier step made it; extra: this one
   std::vector<Call> later;   // calls of the rank behind that
+  std::size_t earliest = 0;  // it may be so many equal calls before that one
+  std::size_t latest = 0;
   std::size_t steps = 0;
 };
 
@@ -39,6 +41,25 @@ bool HappenedBefore(const std::vector<Symbol>& symbols, std::size_t length, std:
   const std::vector<std::size_t> before = Occurrences(symbols, at - length, length, 0, at - 1);
   return std::any_of(before.begin(), before.end(),
                      [&](std::size_t begin) { return symbols[begin + length].call == symbols[at].call; });
+}
+
+// `usual` and `odd`: where in the step that is as always, and in this one, the calls begin to differ. `begins`: this
+// one's first call.
+void FindInRun(const History& history, const std::vector<Symbol>& symbols, std::size_t begins, std::size_t usual,
+               std::size_t odd, Course* course) {
+  const bool left_out = course->alignment.change == Change::kLeftOut;
+  const std::size_t at = left_out ? usual : odd;
+  std::size_t before = 0;  // equal calls
+  while (odd - before > begins && symbols[at - before - 1].call == symbols[at].call) ++before;
+  const auto sites = [&](std::size_t behind, std::size_t last) {
+    std::vector<std::uint64_t> made;
+    for (std::size_t i = behind - before; i < last; ++i) made.push_back(history.calls[i]->site);
+    return made;
+  };
+  const InRun which = left_out ? WhichOfRun(sites(usual, usual + 1), sites(odd, odd))
+                               : WhichOfRun(sites(odd, odd + 1), sites(usual, usual));
+  course->earliest = before - which.first;
+  course->latest = before - which.last;
 }
 
 // `rest`: where a step begins that may not be as it should.
@@ -61,6 +82,7 @@ void Follow(const History& history, const std::vector<Symbol>& symbols, const Op
   course->alignment = alignments.front();
   if (course->alignment.change == Change::kLeftOut) course->call = *history.calls[wanted(agree)];
   if (course->alignment.change == Change::kExtra) course->call = *history.calls[at];
+  if (course->call) FindInRun(history, symbols, rest, wanted(agree), at, course);
   for (std::size_t i = at + 1; i < history.calls.size(); ++i) course->later.push_back(*history.calls[i]);
 }
 
@@ -186,15 +208,24 @@ std::optional<OutOfStep> SuspectOf(const View& view, const WaitGraph& graph, con
 std::string What(const View& view, const OutOfStep& departed) {
   const bool left_out = departed.course.alignment.change == Change::kLeftOut;
   return Ranks({view.nodes[static_cast<std::size_t>(departed.node)].rank}) +
-         (left_out ? " left out " : " made one extra ") + CallText(*departed.course.call) + ", collective " +
-         std::to_string(departed.wait->position) + " of " +
-         CommText(view.comms[static_cast<std::size_t>(departed.wait->comm)]) +
+         (left_out ? " left out " : " made one extra ") + CallText(*departed.course.call) + ", " +
+         CollectiveText(departed.wait->position - departed.course.earliest,
+                        departed.wait->position - departed.course.latest) +
+         " of " + CommText(view.comms[static_cast<std::size_t>(departed.wait->comm)]) +
          (left_out ? ", which its earlier steps made here" : ", which its earlier steps did not make here");
 }
 
 std::string Why(const OutOfStep& departed) {
   return fmt::format("it made {} before that were all the same; the {} after this one match a step again",
                      Plural(departed.course.steps, "step"), Plural(departed.course.alignment.agree, "call"));
+}
+
+// NCCL has paired equal calls that do not belong together.
+void AddMixed(const OutOfStep& departed, std::vector<std::string>* evidence) {
+  const Course& course = departed.course;
+  if (course.earliest > 0)
+    evidence->push_back(MixedText(departed.wait->position - course.earliest, departed.wait->position - course.latest,
+                                  departed.wait->position));
 }
 
 // Nothing else has changed: who waits for whom, and since when.
@@ -212,6 +243,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const OutOfStep& depar
   finding.summary = Capital(What(view, departed)) + "; " + Ranks(finding.victims) +
                     (finding.victims.size() == 1 ? " waits" : " wait") + " for it, directly or through others.";
   finding.evidence.push_back(Why(departed));
+  AddMixed(departed, &finding.evidence);
   for (const std::string& line : found.evidence) finding.evidence.push_back(line);
   finding.next_steps.push_back(fmt::format(
       "compare what {} did in this step with the others: look for a branch on the rank or on its data around "
@@ -232,6 +264,7 @@ void ExplainBySteps(const Facts& facts, std::vector<Finding>* findings) {
     if (finding.certainty == Certainty::kCertain) {  // a proof: it stands, and this is how it came about
       finding.evidence.push_back(What(view, *departed));
       finding.evidence.push_back(Why(*departed));
+      AddMixed(*departed, &finding.evidence);
     } else {
       finding = Explain(view, graph, *departed, finding);
     }

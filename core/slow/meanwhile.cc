@@ -171,7 +171,9 @@ void ExplainStraggler(const std::vector<Meanwhile>& meanwhile, Finding* finding)
   finding->evidence.insert(finding->evidence.begin(), lines.begin(), lines.end());
   if (!named) return;
   finding->kind = KindOf(first.doing());
-  finding->summary += fmt::format(" Meanwhile it {}.", first.Words());
+  const std::vector<std::string> stands = first.Where();
+  finding->summary +=
+      fmt::format(" Meanwhile it {}{}.", first.Words(), stands.empty() ? "" : "; it stands in " + stands.front());
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -88,8 +88,7 @@ ENDINGS = {
     "read": Ending(
         "missing_participant", [r"is alive and has not called AllReduce"],
         [r"^rank 2: thread \d+ .* is stuck in the kernel \(uninterruptible\) in read\(\d+: /.*/data\)",
-         r"^rank 2 stands in read .* from main \(last_words\)", r"^rank 2: memory: \S+ [KM]iB resident"],
-        certainty="likely"),
+         r"^rank 2 stands in read .* from main \(last_words\)"], certainty="likely"),
     "python_exit": Ending("dead_rank", [r"exited with status 1( while|;)"], status=1, python=True),
     "python_os_exit": Ending("dead_rank", [r"exited with status 3( while|;)"], status=3, python=True),
     "python_raise": Ending(

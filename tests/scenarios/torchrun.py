@@ -60,8 +60,9 @@ def run_exception(build, seed=0, mode="preload"):
                          says=f"exited with status 1: uncaught ValueError: this rank's batch is damaged (train.py:{line} in ")
 
 
-def run_words(build, seed, mode, how, says, kind="dead_rank"):
-    return run_dead_rank(build, os.path.join(PROGRAMS, "torch_words.py"), seed, mode, says, kind, SCENARIO_END=how)
+def run_words(build, seed, mode, how, says, kind="dead_rank", **more):
+    return run_dead_rank(build, os.path.join(PROGRAMS, "torch_words.py"), seed, mode, says, kind, **more,
+                         SCENARIO_END=how)
 
 
 def run_sys_exit(build, seed=0, mode="preload"):
@@ -78,16 +79,30 @@ def run_out_of_memory(build, seed=0, mode="preload"):
                      f"(torch_words.py:{line} in end)", "out_of_memory")
 
 
+def run_killed_worker(build, seed=0, mode="preload"):
+    """The line in which torch tells of the worker's end is not the cause."""
+    place = os.path.join(PROGRAMS, "torch_words.py")
+    line = line_of(place, "time.sleep(0.01)")
+
+    def check(first):
+        if f"torch_words.py:{line}" in first["summary"] or "DataLoader worker (pid" not in first["summary"]:
+            raise Failure(f"summary: {first['summary']}")
+        if not any("that line is not the cause" in text for text in first["evidence"]) or \
+                not first["next_steps"][0].startswith("find what ended the worker: `dmesg"):
+            raise Failure(f"{first['evidence']} {first['next_steps']}")
+    return run_words(build, seed, mode, "worker", "is killed by signal: Killed", check=check, workers=1)
+
+
 def run_killed(build, seed=0, mode="preload"):
     return run_dead_rank(build, os.path.join(PROGRAMS, "kills_itself.py"), seed, mode)
 
 
-def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", **variables):
+def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", check=None, workers=None, **variables):
     """torchrun ends the survivors at once: the verdict must be on disk before the last of them is gone."""
     draw = random.Random(f"dead rank/{seed}")
     rank = draw.randrange(4)
     line = command(build, script, 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
-                   draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]))
+                   draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]) if workers is None else workers)
     with Job(build, line, mode=mode, environment=environment(build, **variables)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         survivors = {pid for own, pid in job.ranks().items() if own != rank}
@@ -104,6 +119,8 @@ def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", **variab
         first = faults.check_finding(job.seen[-1][1], {"kind": kind, "certainty": "certain"}, rank, "torchrun")
         if says not in first["summary"]:
             raise Failure(f"the verdict does not say `{says}`: {first['summary']}")
+        if check:
+            check(first)
         if job.printed(first["summary"]) != 1:
             raise Failure(f"the diagnosis was printed {job.printed(first['summary'])} times:\n{job.output()[-4000:]}")
         faults.check_offline(job, job.seen[-1][1])
@@ -220,6 +237,6 @@ def run_restart_after_kill(build, seed=0, mode="run"):
 
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
         "abort": run_abort, "elastic_restart": run_elastic_restart, "restart_after_kill": run_restart_after_kill,
-        "stuck_loader": run_stuck_loader}
+        "stuck_loader": run_stuck_loader, "killed_worker": run_killed_worker}
 # The long suite's alone: what the same endings without torch show in a tenth of the time.
 LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

@@ -10,7 +10,7 @@ from common import Skipped, bench_case, check, check_equal, functions, short, st
 
 
 def said(process):
-    return "\n".join(process["state"])
+    return "\n".join(process["state"] + process["figures"])
 
 
 @bench_case

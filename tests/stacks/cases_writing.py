@@ -29,7 +29,7 @@ def files_for_the_watchdog(bench):
     where = [line[6:] for line in lines if line.startswith("where ")]
     check(where[0].startswith("pthread_mutex_lock") and "WaitForMutex" in where[1], f"{where}")
     check(any(line.startswith(f"state thread {waiter} 'waiter'") and "holds" in line for line in lines), f"{lines}")
-    check(all(line.split()[0] in ("state", "where") for line in lines[2:]), f"{lines}")
+    check(all(line.split()[0] in ("state", "figure", "where") for line in lines[2:]), f"{lines}")
     check("rank -1" in head_of(os.path.join(folder, f"{second.pid}.txt"))[1], "a rank that is not known")
     merged = open(os.path.join(folder, "merged.txt")).read()
     check("rank 3 (1)" in merged and f"pid {second.pid} (1)" in merged, merged)

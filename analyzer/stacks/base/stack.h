@@ -50,13 +50,14 @@ struct ProcessStacks {
   std::uint64_t start_time = 0;  // field 22 of /proc/PID/stat
   std::int32_t rank = -1;        // of the job; -1 unknown
   std::string host;
-  std::int64_t at_ns = 0;          // CLOCK_MONOTONIC
-  std::string command;             // command line, cut
-  std::vector<std::string> state;  // sentences about the process, most telling first
-  std::string python;              // version and who holds its lock, empty if it has none
-  std::string trouble;             // why it could not be read, empty if it could
-  int matters = 0;                 // the thread that matters: tid
-  std::vector<Thread> threads;     // the one that matters first, then by tid
+  std::int64_t at_ns = 0;            // CLOCK_MONOTONIC
+  std::string command;               // command line, cut
+  std::vector<std::string> state;    // sentences on what holds the process up, most telling first
+  std::vector<std::string> figures;  // ... and on what it uses
+  std::string python;                // version and who holds its lock, empty if it has none
+  std::string trouble;               // why it could not be read, empty if it could
+  int matters = 0;                   // the thread that matters: tid
+  std::vector<Thread> threads;       // the one that matters first, then by tid
 };
 
 }  // namespace ncclwatch::stacks

@@ -26,6 +26,8 @@ namespace {
 constexpr std::size_t kMostCommand = 200;  // bytes
 constexpr std::size_t kMostChildren = 8;
 constexpr double kWorthSaying = 1.0;  // percent of the time
+constexpr double kHoldsUp = 20.0;     // ... percent, in which nothing in the group ran
+constexpr double kNearlyFull = 0.95;  // of a limit on memory
 
 std::uint64_t KiB(const std::string& status, const char* name) {
   return std::strtoull(FieldOf(status, name).c_str(), nullptr, 10) << 10;
@@ -96,6 +98,17 @@ std::string MemoryText(const std::string& status, const GroupState& groups) {
   return text;
 }
 
+bool IsShortOfMemory(const std::string& status, const GroupState& groups) {
+  const bool full = groups.limit_bytes && groups.used_bytes &&
+                    static_cast<double>(*groups.used_bytes) >= kNearlyFull * static_cast<double>(*groups.limit_bytes);
+  return full || groups.killed > 0 || KiB(status, "VmSwap") > 0;
+}
+
+bool IsHeldUp(const GroupState& groups) {
+  const auto holds = [](const std::optional<Pressure>& pressure) { return pressure && pressure->full >= kHoldsUp; };
+  return holds(groups.memory) || holds(groups.disk);
+}
+
 std::string PressureText(const GroupState& groups) {
   std::vector<std::string> texts;
   const auto add = [&texts](const char* what, const std::optional<Pressure>& pressure) {
@@ -121,24 +134,24 @@ bool ReadProcess(int pid, ProcessStacks* process) {
   return true;
 }
 
-std::vector<std::string> StateSentences(const ProcessStacks& process) {
-  const std::string status = ProcFolder(fmt::format("/proc/{}", process.pid)).Read("status", 16384).value_or("");
-  const GroupState groups = ReadGroups(process.pid);
-  std::vector<std::string> sentences;
-  const auto add = [&sentences](std::string sentence) {
-    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+void AddState(ProcessStacks* process) {
+  const std::string status = ProcFolder(fmt::format("/proc/{}", process->pid)).Read("status", 16384).value_or("");
+  const GroupState groups = ReadGroups(process->pid);
+  const auto add = [](std::string sentence, std::vector<std::string>* to) {
+    if (!sentence.empty()) to->push_back(std::move(sentence));
   };
-  add(Held(process, status, groups));
-  const auto matters = std::find_if(process.threads.begin(), process.threads.end(),
-                                    [&](const Thread& thread) { return thread.tid == process.matters; });
-  if (matters != process.threads.end()) add(Waiting(*matters, process));
-  for (const Thread& thread : process.threads)
-    if (thread.state == 'D' && thread.tid != process.matters) add(Waiting(thread, process));
-  add(ChildrenText(process.pid));
-  add(MemoryText(status, groups));
-  add(PressureText(groups));
-  add(CountText(process));
-  return sentences;
+  process->state.clear();
+  process->figures.clear();
+  add(Held(*process, status, groups), &process->state);
+  const auto matters = std::find_if(process->threads.begin(), process->threads.end(),
+                                    [&](const Thread& thread) { return thread.tid == process->matters; });
+  if (matters != process->threads.end()) add(Waiting(*matters, *process), &process->state);
+  for (const Thread& thread : process->threads)
+    if (thread.state == 'D' && thread.tid != process->matters) add(Waiting(thread, *process), &process->state);
+  add(ChildrenText(process->pid), &process->state);
+  add(MemoryText(status, groups), IsShortOfMemory(status, groups) ? &process->state : &process->figures);
+  add(PressureText(groups), IsHeldUp(groups) ? &process->state : &process->figures);
+  add(CountText(*process), &process->figures);
 }
 
 std::string CommandOf(int pid) {

@@ -13,8 +13,8 @@ namespace ncclwatch::stacks {
 // the threads their states. False if there is no such process.
 bool ReadProcess(int pid, ProcessStacks* process);
 
-// Sentences on what holds the process up, most telling first, from what was read of it; for `process->state`.
-std::vector<std::string> StateSentences(const ProcessStacks& process);
+// `process->state` and `process->figures`, from what was read of it.
+void AddState(ProcessStacks* process);
 
 // Its command line, cut. Unlike the above this needs the lock of the process's memory, and may wait for it.
 std::string CommandOf(int pid);

@@ -67,6 +67,7 @@ Json Of(const ProcessStacks& process) {
           {"at_ns", process.at_ns},
           {"command", process.command},
           {"state", process.state},
+          {"figures", process.figures},
           {"python", Optional(process.python)},
           {"trouble", Optional(process.trouble)},
           {"matters", process.matters},

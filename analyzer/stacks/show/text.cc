@@ -62,6 +62,7 @@ std::string FileText(const ProcessStacks& process) {
                                  process.start_time, process.rank, OneLine(process.host), process.at_ns);
   if (!process.trouble.empty()) text += "state " + OneLine(process.trouble) + "\n";
   for (const std::string& sentence : process.state) text += "state " + OneLine(sentence) + "\n";
+  for (const std::string& sentence : process.figures) text += "figure " + OneLine(sentence) + "\n";
   if (!process.python.empty()) text += "state " + OneLine(process.python) + "\n";
   if (const Thread* const thread = Matters(process))
     for (const std::string& line : Where(*thread)) text += "where " + line + "\n";
@@ -76,7 +77,8 @@ std::string ProcessText(const ProcessStacks& process, bool full) {
   if (!process.command.empty()) text += ": " + OneLine(process.command);
   text += "\n";
   if (!process.trouble.empty()) text += "  " + OneLine(process.trouble) + "\n";
-  for (const std::string& sentence : process.state) text += "  " + OneLine(sentence) + "\n";
+  for (const auto* sentences : {&process.state, &process.figures})
+    for (const std::string& sentence : *sentences) text += "  " + OneLine(sentence) + "\n";
   if (!process.python.empty()) text += "  " + OneLine(process.python) + "\n";
   text += "\n";
   for (const Thread& thread : process.threads) text += ThreadText(thread, process, full) + "\n";

@@ -9,6 +9,13 @@ using diagnosis::Diagnosis;
 using diagnosis::Finding;
 using diagnosis::Kind;
 
+void ExpectEvidence(const Diagnosis& diagnosis, const std::string& text) {
+  const std::vector<std::string>& why = diagnosis.findings.front().evidence;
+  EXPECT_TRUE(std::any_of(why.begin(), why.end(), [&](const std::string& line) {
+    return line.find(text) != std::string::npos;
+  })) << text;
+}
+
 // Two sizes of gradients and a norm.
 void Step(Job* job, const std::vector<int>& ranks) {
   job->Pass(0.01);
@@ -61,10 +68,7 @@ TEST(Departure, TheMajorityIsRightEvenWhereItDoesSomethingNew) {
   job.Call({3}, kWorld, AllReduce(4096));
   const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {3});
-  const std::vector<std::string>& why = diagnosis.findings.front().evidence;
-  EXPECT_TRUE(std::any_of(why.begin(), why.end(), [](const std::string& line) {
-    return line.find("so rank 3 goes on as before") != std::string::npos;
-  }));
+  ExpectEvidence(diagnosis, "most ranks make a call here that is new to all; rank 3 does not make it");
 }
 
 TEST(Departure, OneCallTooManyIsReportedWhereTheCallsAfterItProveIt) {
@@ -88,6 +92,65 @@ TEST(Departure, ALeftOutCallIsReported) {
   EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 left out AllReduce of 4096 float32 (sum)"),
             std::string::npos)
       << diagnosis.findings.front().summary;
+}
+
+Spec From(std::uint64_t site, Spec call) {
+  call.site = site;
+  return call;
+}
+
+// Three equal gradients from three places, and a norm; `without`: the place whose call is not made, 0 none.
+void RunOfEqualCalls(Job* job, const std::vector<int>& ranks, std::uint64_t without = 0, bool one_place = false) {
+  for (const std::uint64_t site : {11ul, 12ul, 13ul})
+    if (site != without) job->Done(ranks, kWorld, From(one_place ? 11 : site, AllReduce(4096)));
+  job->Call(ranks, kWorld, From(14, AllReduce(1)));
+}
+
+Diagnosis WithoutOneOfRun(bool one_place) {
+  Job job(4);
+  for (int i = 0; i < 20; ++i, job.Pass(0.01)) RunOfEqualCalls(&job, Range(0, 4), 0, one_place);
+  for (int i = 0; i < 2; ++i) {
+    RunOfEqualCalls(&job, {0, 1, 3}, 0, one_place);
+    RunOfEqualCalls(&job, {2}, i == 0 ? 12 : 0, one_place);
+  }
+  return job.Diagnose();
+}
+
+TEST(Departure, OfARunOfEqualCallsAnyMayHaveBeenLeftOut) {
+  const Diagnosis diagnosis = WithoutOneOfRun(/*one_place=*/true);
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  ExpectEvidence(diagnosis,
+                 "collectives 80 to 82 are equal calls, so it may have been any of 80 to 82: from collective "
+                 "80 on data of different calls may have been combined, without an error");
+  EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 left out AllReduce of 4096 float32 (sum), one of the "
+                                                    "collectives 80 to 82"),
+            std::string::npos)
+      << diagnosis.findings.front().summary;
+}
+
+TEST(Departure, ThePlacesOfTheCallsTellWhichOfARunWasLeftOut) {
+  const Diagnosis diagnosis = WithoutOneOfRun(/*one_place=*/false);
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  ExpectEvidence(diagnosis, "collectives 81 to 82 are equal calls; the places of the calls show that it was 81");
+}
+
+TEST(Departure, ACallThatIsMadeElsewhereInTheStepIsNotAWrongArgument) {
+  Job job = Trained(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce(4096));
+  job.Call({2}, kWorld, AllReduce(9000));
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  ExpectEvidence(diagnosis, "most likely these are two calls of the program");
+  EXPECT_EQ(diagnosis.findings.front().next_steps.front().find("bucket"), std::string::npos);
+}
+
+TEST(Departure, ACountThatNoCallHadIsAWrongArgument) {
+  Job job = Trained(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce(4096));
+  job.Call({2}, kWorld, AllReduce(4097));
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  EXPECT_NE(diagnosis.findings.front().next_steps.front().find("bucket or batch size"), std::string::npos);
 }
 
 // Tensor parallel pairs within a job of four.
@@ -126,6 +189,25 @@ TEST(StepMismatch, ARankThatHasPassedOverACallOfItsSteps) {
   ASSERT_TRUE(finding.step);
   EXPECT_EQ(finding.step->number, 10u);
   EXPECT_EQ(finding.step->call, 2u);
+}
+
+// The first of two equal calls and the second look alike to all but the program.
+TEST(StepMismatch, OfARunOfEqualCallsAnyMayHaveBeenLeftOut) {
+  Job job(4);
+  const int pair = job.Comm({0, 1}, "tensor", kWorld);
+  for (int i = 0; i < 10; ++i, job.Pass(0.05)) {
+    for (int equal = 0; equal < 2; ++equal) job.Done({0, 1}, pair, AllReduce(8192));
+    for (const std::uint64_t count : {60000, 1}) job.Done(Range(0, 4), kWorld, AllReduce(count));
+  }
+  job.Done({0, 1}, pair, AllReduce(8192));
+  job.Call({0}, pair, AllReduce(8192));
+  for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
+  job.Pass(12);
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kStepMismatch, Certainty::kSuspected, {1});
+  EXPECT_NE(diagnosis.findings.front().summary.find("one of the collectives 20 to 21 of"), std::string::npos)
+      << diagnosis.findings.front().summary;
+  ExpectEvidence(diagnosis, "from collective 20 on data of different calls may have been combined");
 }
 
 TEST(StepMismatch, ARankThatWaitsInACallThatItsStepsNeverHad) {

@@ -45,7 +45,9 @@ TEST(Meanwhile, InputIsACauseOfItsOwn) {
   ExplainStraggler({Seen(2, {{Doing::kInput, 13}, {Doing::kRunning, 3}})}, &finding);
   EXPECT_EQ(finding.kind, Kind::kStarvedInput);
   EXPECT_EQ(finding.certainty, Certainty::kLikely);
-  EXPECT_EQ(finding.summary, "It is late. Meanwhile it reads input, in read of /data/17.bin (nfs4, mounted on /data).");
+  EXPECT_EQ(finding.summary,
+            "It is late. Meanwhile it reads input, in read of /data/17.bin (nfs4, mounted on /data); it stands in "
+            "next_batch (train.py:57).");
   ASSERT_EQ(finding.evidence.size(), 2u);
   EXPECT_EQ(
       finding.evidence[0],
