@@ -198,10 +198,12 @@ Figures ReadFigures(const Machine& machine, std::int64_t now_ns) {
 // What has changed from one look at a machine to the next. Pure.
 
 // Adds events to *look and takes over the figures. The first look (last_ns 0) tells of bad states alone, and of the
-// last hour of the log.
+// last hour of the log; of processes that were killed for memory of the last minute only: what hit others before a job
+// began says nothing about it, while a broken device stays one.
 void TakeLook(const Figures& figures, std::int64_t now_ns, reader::MachineSample* look);
 
 constexpr std::int64_t kLogBefore_ns = 3'600'000'000'000;
+constexpr std::int64_t kKillsBefore_ns = 60'000'000'000;
 constexpr std::size_t kMostLines = 50;  // of the log, from one look to the next
 constexpr std::int64_t kFewestAgain = 100;
 constexpr double kMuchAgain = 0.01;  // of the segments
@@ -258,10 +260,13 @@ class Comparison {
   }
 
   void Log(const std::vector<Logged>& log) {
-    const std::int64_t after_ns = look_->last_ns != 0 ? look_->last_ns : now_ns_ - kLogBefore_ns;
+    const auto after_ns = [&](const std::string& text) {
+      if (look_->last_ns != 0) return look_->last_ns;
+      return now_ns_ - (TroubleIn(text) == kKilledForMemory ? kKillsBefore_ns : kLogBefore_ns);
+    };
     std::size_t lines = 0;
     for (const auto& [at_ns, text] : log)
-      if (at_ns > after_ns && lines++ < kMostLines) Add(at_ns, at_ns, GpuOfLog(text), "kernel log: " + text);
+      if (at_ns > after_ns(text) && lines++ < kMostLines) Add(at_ns, at_ns, GpuOfLog(text), "kernel log: " + text);
   }
 
  private:

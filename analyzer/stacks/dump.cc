@@ -156,6 +156,10 @@ class Reading {
     }
     JoinPython(python, &read.threads);
     if (python.present) process->python = PythonText(python, read.threads);
+    const auto holds = [&](const python::Thread& thread) {
+      return thread.gil == python::Gil::kHeld && thread.tid != process->matters;
+    };
+    process->python_holds = !python.trouble.empty() || std::any_of(python.threads.begin(), python.threads.end(), holds);
     process->threads = std::move(read.threads);
   }
 

@@ -114,22 +114,25 @@ def log_line(text, seconds_ago):
 def counters_from_one_look_to_the_next(sandbox):
     machine, path = Machine(sandbox), os.path.join(sandbox.fresh("looks"), "machine.here.txt")
     machine.write("/dev/kmsg", log_line("NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.", 60) + "\n" +
-                  log_line("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, of yesterday", 90000) + "\n" + log_line("eth0: entered promiscuous mode", 50))
+                  log_line("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, of yesterday", 90000) + "\n" + log_line("eth0: entered promiscuous mode", 50) + "\n" +
+                  log_line("Memory cgroup out of memory: Killed process 12 (another job's)", 150) + "\n" +
+                  log_line("Memory cgroup out of memory: Killed process 4712 (pt_data_worker)", 20))
     machine.count(7)
     first = look(sandbox, machine, path)
-    check_equal(first, ["kernel log: NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."], "the first look")
+    check_equal(first, ["kernel log: NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.",
+                        "kernel log: Memory cgroup out of memory: Killed process 4712 (pt_data_worker)"], "the first look")
     check_equal(look(sandbox, machine, path), first, "nothing has changed")
     machine.count(127)
     machine.write("/sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (1X NDR)")
     machine.write("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN")
-    check_equal(sorted(look(sandbox, machine, path)[1:]),
+    check_equal(sorted(look(sandbox, machine, path)[2:]),
                 ["mlx5_0 port 1: rate: 100 Gb/sec (1X NDR), was 400 Gb/sec (4X NDR)", "mlx5_0 port 1: state: 1: DOWN, was 4: ACTIVE",
                  "mlx5_0 port 1: symbol_error rose by 120 to 127"], "what has changed")
     machine.count(3)  # the driver was loaded anew
-    check_equal(len(look(sandbox, machine, path)), 4, "a counter that begins anew")
+    check_equal(len(look(sandbox, machine, path)), 5, "a counter that begins anew")
     with open(path, "w") as file:
         file.write("ncclwatch.machine/1\nlooked first x last \x1b host h\ncounter 99999999999999999999999 a\nevent since\nis\nwords\n")
-    check_equal(len(look(sandbox, machine, path)), 2, "a damaged file: bad states and the log, as at the first look")
+    check_equal(len(look(sandbox, machine, path)), 3, "a damaged file: bad states and the log, as at the first look")
 
 
 @case

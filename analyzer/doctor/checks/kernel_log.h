@@ -13,6 +13,7 @@ namespace ncclwatch::doctor {
 // root's /dev/kmsg may be a plain file.
 std::optional<std::string> KernelLog(const Machine& machine, std::string* why_not);
 
+inline constexpr std::string_view kKilledForMemory = "process killed for memory";
 // "Xid of a GPU"; empty: no trouble.
 std::string_view TroubleIn(std::string_view line);
 

@@ -53,8 +53,9 @@ struct ProcessStacks {
   std::int64_t at_ns = 0;            // CLOCK_MONOTONIC
   std::string command;               // command line, cut
   std::vector<std::string> state;    // sentences on what holds the process up, most telling first
-  std::vector<std::string> figures;  // ... and on what it uses
+  std::vector<std::string> figures;  // ... and on what it uses, and runs on
   std::string python;                // version and who holds its lock, empty if it has none
+  bool python_holds = false;         // another thread holds its lock, or it could not be read
   std::string trouble;               // why it could not be read, empty if it could
   int matters = 0;                   // the thread that matters: tid
   std::vector<Thread> threads;       // the one that matters first, then by tid

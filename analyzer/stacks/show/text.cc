@@ -63,7 +63,7 @@ std::string FileText(const ProcessStacks& process) {
   if (!process.trouble.empty()) text += "state " + OneLine(process.trouble) + "\n";
   for (const std::string& sentence : process.state) text += "state " + OneLine(sentence) + "\n";
   for (const std::string& sentence : process.figures) text += "figure " + OneLine(sentence) + "\n";
-  if (!process.python.empty()) text += "state " + OneLine(process.python) + "\n";
+  if (!process.python.empty()) text += (process.python_holds ? "state " : "figure ") + OneLine(process.python) + "\n";
   if (const Thread* const thread = Matters(process))
     for (const std::string& line : Where(*thread)) text += "where " + line + "\n";
   text += "\n";
