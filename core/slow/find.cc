@@ -52,14 +52,57 @@ std::string Time(double ns) {
   return ns < 1e9 ? fmt::format("{:.3g} ms", ns / 1e6) : fmt::format("{:.3g} s", ns / 1e9);
 }
 
-// "the hosts behind switch leaf2 (node08, node09)"
-std::string WhereText(const SlowLinks& found, const std::vector<int>& ranks) {
-  if (!found.pair.empty()) return fmt::format("between rank {} and rank {}", ranks.front(), ranks.back());
-  if (!found.switch_name.empty())
-    return fmt::format("of the hosts behind switch {} ({})", found.switch_name, Join(found.hosts, ", "));
-  if (found.rail) return fmt::format("of rail {}, the GPUs of that number on all hosts", *found.rail);
+std::string BehindText(const StepTable& table, const Component& part) {
+  constexpr std::size_t kMostNamed = 16;
+  std::vector<std::string> names;
+  for (const int host : part.hosts) names.push_back(table.host_names[static_cast<std::size_t>(host)]);
+  std::sort(names.begin(), names.end());
+  const std::size_t all = names.size();
+  names.resize(std::min(all, kMostNamed));
+  const std::string hosts = Join(names, ", ") + (all > kMostNamed ? ", ..." : "");
+  return part.name.empty() ? hosts : fmt::format("the hosts behind switch {} ({})", part.name, hosts);
+}
+
+// "between node08 and node09", "of the network adapter of GPU 3 on node08"
+std::string PartText(const StepTable& table, const Component& part) {
+  const auto host = [&](std::size_t i) { return table.host_names[static_cast<std::size_t>(part.hosts[i])]; };
+  switch (part.kind) {
+    case Component::Kind::kRanks:
+      return fmt::format("between rank {} and rank {}", table.ranks[part.rows[0]], table.ranks[part.rows[1]]);
+    case Component::Kind::kNic: return fmt::format("of the network adapter of GPU {} on {}", part.rail, host(0));
+    case Component::Kind::kHostPair: return fmt::format("between {} and {}", host(0), host(1));
+    case Component::Kind::kInside: return fmt::format("within {}", host(0));
+    case Component::Kind::kUplink: return fmt::format("from {} to other hosts", host(0));
+    case Component::Kind::kHost: return "of " + host(0);
+    case Component::Kind::kRail: return fmt::format("of rail {}, the GPUs of that number on all hosts", part.rail);
+    case Component::Kind::kWithin: return "among " + BehindText(table, part);
+    case Component::Kind::kBeyond: return fmt::format("between {} and all others", BehindText(table, part));
+    case Component::Kind::kSwitch: return "of " + BehindText(table, part);
+    case Component::Kind::kSpine: return fmt::format("between the switches below {}", part.name);
+    case Component::Kind::kNetwork: break;
+  }
+  return "between all hosts";
+}
+
+std::string WhereText(const StepTable& table, const SlowLinks& found, const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (const Component& part : found.parts) parts.push_back(PartText(table, part));
+  if (!parts.empty()) return Join(parts, ", and ");
   if (!found.hosts.empty()) return "of " + Join(found.hosts, ", ");
   return ranks.empty() ? "of all ranks" : "of " + Ranks(ranks);
+}
+
+// What fits as well, and who could tell.
+void AddInstead(const StepTable& table, const SlowLinks& found, Finding* finding) {
+  constexpr std::size_t kMostTold = 3;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(found.instead.size(), kMostTold); ++i)
+    parts.push_back(PartText(table, found.instead[i]));
+  if (parts.empty()) return;
+  const std::size_t more = found.instead.size() - parts.size();
+  finding->evidence.push_back(fmt::format("the same would be seen if communication {} alone were slow{}",
+                                          Join(parts, ", or "),
+                                          more > 0 ? fmt::format(", or {} more such parts", more) : ""));
 }
 
 std::string SummaryOf(const StepTable& table, const SlowLinks& found, const std::vector<int>& ranks) {
@@ -68,7 +111,7 @@ std::string SummaryOf(const StepTable& table, const SlowLinks& found, const std:
                                                : fmt::format("instead of {} since step {}", Time(found.before_ns),
                                                              table.NumberOf(found.onset));
   return fmt::format("Communication {} has become slower: {} of {} takes {} {}; {:.1f} % of the time is lost.",
-                     WhereText(found, ranks), functions::OpName(example.function), Bytes(example.bytes),
+                     WhereText(table, found, ranks), functions::OpName(example.function), Bytes(example.bytes),
                      Time(found.after_ns), since, 100 * found.share);
 }
 
@@ -99,6 +142,10 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
   if (finding.effect->before && finding.effect->after)
     finding.evidence.push_back(fmt::format("bus bandwidth {:.3g} GB/s, {} {:.3g} GB/s", *finding.effect->after,
                                            found->since_before ? "elsewhere" : "before", *finding.effect->before));
+  AddInstead(table, *found, &finding);
+  if (table.host_names.size() > 1)
+    finding.next_steps.push_back(
+        "measure it: `ncclwatch doctor --active --only pair-bandwidth` under the launcher, on the hosts of the job");
   finding.next_steps.push_back(
       "look at the counters of what is named: port and link errors, speed and width of the links, congestion "
       "(`ibqueryerrors`, `ethtool -S`, `nvidia-smi nvlink -e`), and at who else uses it since then");

@@ -74,21 +74,10 @@ Level TimesLevel(const Times& times, double least_loss) {
   return level;
 }
 
-bool IsSubset(const std::set<int>& part, const std::set<int>& whole) {
-  return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
-}
-
 class LinkSearch {
  public:
   LinkSearch(const StepTable& table, const Topology& topology, double least_loss, double least_share)
-      : table_(table), least_loss_(least_loss), least_share_(least_share) {
-    for (const Switch& one : topology) {
-      std::set<int> hosts;
-      for (std::size_t host = 0; host < table.host_names.size(); ++host)
-        if (one.hosts.contains(table.host_names[host])) hosts.insert(static_cast<int>(host));
-      if (!hosts.empty()) switches_.emplace_back(one.name, std::move(hosts));
-    }
-  }
+      : table_(table), topology_(topology), least_loss_(least_loss), least_share_(least_share) {}
 
   std::optional<SlowLinks> Find() {
     for (std::size_t i = 0; i < table_.transfers.size(); ++i)
@@ -115,7 +104,7 @@ class LinkSearch {
     const double apart = static_cast<double>(kOneLinkOnset_steps) + 0.1 * static_cast<double>(table_.steps());
     for (const auto& [index, level] : levels_) {
       const bool then = std::abs(static_cast<double>(level.onset) - middle) <= apart;
-      (level.rose && then ? slower_ : as_before_).push_back(index);
+      if (!level.rose || then) (level.rose ? slower_ : as_before_).push_back(index);
     }
     return !slower_.empty();
   }
@@ -187,106 +176,47 @@ class LinkSearch {
     return hosts;
   }
 
-  std::vector<std::set<int>> HostsOf(const std::vector<std::size_t>& transfers, bool between_hosts) const {
-    std::vector<std::set<int>> all;
-    for (const std::size_t index : transfers)
-      if (std::set<int> hosts = HostsOf(table_.transfers[index]); !between_hosts || hosts.size() > 1)
-        all.push_back(std::move(hosts));
-    return all;
-  }
-
   void SetShared(SlowLinks* found) const {
-    std::vector<std::set<int>> losers = HostsOf(slower_, true);
-    // Where a host is slow within itself, what goes beyond it is slow for that.
-    const bool within = std::any_of(slower_.begin(), slower_.end(),
-                                    [&](std::size_t index) { return HostsOf(table_.transfers[index]).size() == 1; });
-    const std::vector<std::set<int>> others = HostsOf(as_before_, !within);
-    if (within) losers = HostsOf(slower_, false);
-    if (SetPair(found) || SetHost(losers, others, found) || SetRail(found) || SetSwitch(losers, others, found)) return;
-    SetHosts(losers, others, found);
-  }
-
-  bool SetPair(SlowLinks* found) const {
-    std::set<std::vector<std::size_t>> pairs;
-    bool others = false;
-    for (const std::size_t index : slower_) pairs.insert(table_.transfers[index].rows);
-    for (const std::size_t index : as_before_)
-      others = others || (table_.transfers[index].is_message && !pairs.contains(table_.transfers[index].rows));
-    if (pairs.size() != 1 || !table_.transfers[slower_.front()].is_message || !others) return false;
-    found->rows = found->pair = *pairs.begin();
-    AddHostNames(HostsOf(table_.transfers[slower_.front()]), found);
-    return true;
-  }
-
-  // One host that all losers have, and nobody else.
-  bool SetHost(const std::vector<std::set<int>>& losers, const std::vector<std::set<int>>& others,
-               SlowLinks* found) const {
-    std::vector<int> candidates;
-    for (int host = 0; host < static_cast<int>(table_.host_names.size()); ++host) {
-      const auto has = [&](const std::set<int>& hosts) { return hosts.contains(host); };
-      if (!losers.empty() && std::all_of(losers.begin(), losers.end(), has) &&
-          std::none_of(others.begin(), others.end(), has))
-        candidates.push_back(host);
+    const std::optional<SlowParts> explained = ExplainSlow(table_, topology_, slower_, as_before_);
+    if (!explained) return SetHosts(found);
+    found->parts = explained->parts;
+    found->instead = explained->instead;
+    std::set<std::size_t> rows;
+    std::set<int> hosts;
+    for (const Component& part : found->parts) {
+      if (part.kind == Component::Kind::kNetwork) continue;
+      const std::vector<std::size_t> own = RowsOf(part);
+      rows.insert(own.begin(), own.end());
+      hosts.insert(part.hosts.begin(), part.hosts.end());
     }
-    if (candidates.size() != 1 || table_.host_names.size() < 2) return false;
-    NameHosts({candidates.front()}, found);
-    return true;
+    found->rows.assign(rows.begin(), rows.end());
+    AddHostNames(hosts, found);
+    if (found->parts.size() > 1) return;
+    const Component& only = found->parts.front();
+    found->pair = only.rows;
+    found->switch_name = only.name;
+    if (only.rail >= 0) found->rail = only.rail;
   }
 
-  bool SetRail(SlowLinks* found) const {
-    const auto rail_of = [&](std::size_t index) {
-      std::optional<int> rail;
-      for (const std::size_t row : table_.transfers[index].rows) {
-        if (rail && *rail != table_.rails[row]) return -1;
-        rail = table_.rails[row];
-      }
-      return HostsOf(table_.transfers[index]).size() > 1 ? rail.value_or(-1) : -1;
-    };
-    const int rail = rail_of(slower_.front());
-    bool others = false;
-    for (const std::size_t index : slower_)
-      if (rail_of(index) != rail) return false;
-    for (const std::size_t index : as_before_) {
-      if (rail_of(index) == rail) return false;
-      others = others || rail_of(index) >= 0;
+  std::vector<std::size_t> RowsOf(const Component& part) const {
+    if (!part.rows.empty()) return part.rows;
+    std::vector<std::size_t> rows;
+    for (std::size_t row = 0; row < table_.ranks.size(); ++row) {
+      const bool there =
+          part.hosts.empty() || std::binary_search(part.hosts.begin(), part.hosts.end(), table_.hosts[row]);
+      if (there && (part.rail < 0 || part.rail == table_.rails[row])) rows.push_back(row);
     }
-    if (rail < 0 || !others) return false;
-    found->rail = rail;
-    for (std::size_t row = 0; row < table_.rails.size(); ++row)
-      if (table_.rails[row] == rail) found->rows.push_back(row);
-    return true;
-  }
-
-  // Among the hosts behind it, or from there to elsewhere: all such transfers lose, and no others.
-  bool SetSwitch(const std::vector<std::set<int>>& losers, const std::vector<std::set<int>>& others,
-                 SlowLinks* found) const {
-    const auto inside = [](const std::set<int>& hosts, const std::set<int>& behind) {
-      return std::count_if(hosts.begin(), hosts.end(), [&](int host) { return behind.contains(host); });
-    };
-    for (const auto& [name, behind] : switches_) {
-      if (behind.size() == table_.host_names.size()) continue;
-      const auto among = [&, &its = behind](const std::set<int>& hosts) { return inside(hosts, its) >= 2; };
-      const auto beyond = [&, &its = behind](const std::set<int>& hosts) {
-        return inside(hosts, its) >= 1 && !IsSubset(hosts, its);
-      };
-      const auto explains = [&](const auto& touches) {
-        return std::all_of(losers.begin(), losers.end(), touches) &&
-               std::none_of(others.begin(), others.end(), touches);
-      };
-      if (losers.empty() || (!explains(among) && !explains(beyond))) continue;
-      found->switch_name = name;
-      NameHosts(behind, found);
-      return true;
-    }
-    return false;
+    return rows;
   }
 
   // The hosts of losers that nobody clears; where others use all of them too, the hosts of losers.
-  void SetHosts(const std::vector<std::set<int>>& losers, const std::vector<std::set<int>>& others,
-                SlowLinks* found) const {
+  void SetHosts(SlowLinks* found) const {
     std::set<int> hosts, cleared, suspects;
-    for (const std::set<int>& one : losers) hosts.insert(one.begin(), one.end());
-    for (const std::set<int>& one : others) cleared.insert(one.begin(), one.end());
+    const auto add = [&](const std::vector<std::size_t>& transfers, std::set<int>* to) {
+      for (const std::size_t index : transfers) to->merge(HostsOf(table_.transfers[index]));
+    };
+    add(slower_, &hosts);
+    add(as_before_, &cleared);
     std::set_difference(hosts.begin(), hosts.end(), cleared.begin(), cleared.end(),
                         std::inserter(suspects, suspects.end()));
     if (suspects.empty()) suspects = std::move(hosts);
@@ -308,9 +238,9 @@ class LinkSearch {
   }
 
   const StepTable& table_;
+  const Topology& topology_;
   const double least_loss_, least_share_;
-  std::vector<std::pair<std::string, std::set<int>>> switches_;  // with hosts of the table, the smallest first
-  std::map<std::size_t, Level> levels_;                          // by transfers of the table
+  std::map<std::size_t, Level> levels_;  // by transfers of the table
   std::vector<std::size_t> slower_, as_before_;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/slow/tomography.h"
 #include "core/slow/topology.h"
 #include "core/steps/step_table.h"
 
@@ -19,6 +20,8 @@ struct SlowLinks {
   std::optional<int> rail;        // GPUs of this number, on all hosts
   std::string switch_name;        // empty: none
   std::vector<std::size_t> pair;  // two rows, or none
+  // What explains it: none, or several, are slow at once. And what each alone would explain it as well.
+  std::vector<Component> parts, instead;
 
   std::size_t example = 0;                // the transfers that lost most: index into the table's
   double before_ns = 0, after_ns = 0;     // of one of those

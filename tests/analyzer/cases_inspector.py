@@ -85,6 +85,28 @@ def inspector_slow_pair(bench):
     check_equal([(one["kind"], one["shared_by"]["pair"]) for one in said["findings"]], [("slow_communication", [2, 3])], "pair")
 
 
+def part_is_right(said, fault, ranks, hosts):
+    kind = {"healthy": [], "straggler": ["straggler"]}.get(fault, ["slow_communication"])
+    findings = said["findings"]
+    if not findings or not kind:
+        return not findings and not kind
+    first = findings[0]
+    return [first["kind"]] == kind and first["culprits"] == ranks and first["shared_by"]["hosts"] == hosts
+
+
+@bench_case
+def inspector_slow_parts(bench):
+    """Which part of the machine is slow, with and without a list of switches; `./dev slow-parts` runs fifty of each."""
+    size = {"hosts": 8, "gpus": 2, "leaf": 4}
+    topology = inspector.topology(os.path.join(bench.sandbox.path, "topology.conf"), 8, 4)
+    for number, fault in enumerate(inspector.PARTS):
+        job, ranks, hosts = inspector.train_on_parts(fault, number, **size)
+        folder = job.write(bench.sandbox.fresh(fault))
+        for known in ({}, {"NCCLWATCH_TOPOLOGY": topology}):
+            said, _ = diagnose(bench, folder, 0 if fault == "healthy" else 1, **known)
+            check(part_is_right(said, fault, ranks, hosts), f"{fault}: wanted {ranks} {hosts}, got {said['findings']}")
+
+
 @bench_case
 def inspector_damage(bench):
     """What can be read is judged; the rest is named with file and line."""

@@ -120,6 +120,50 @@ def train_on_leaves(steps, slow_leaf=None, slow_from=30, late_rank=None, hosts=3
     return job
 
 
+PARTS = ("healthy", "straggler", "nic", "pair", "switch", "within", "all")
+
+
+def train_on_parts(fault, seed, hosts=32, gpus=8, leaf=8, steps=60, slow_from=25):
+    """Tensor-parallel hosts, messages between neighbouring hosts, reductions behind each leaf switch and among the
+    leaves, one ring for each GPU number. `fault`, of PARTS, hits a random part. Gives the job, and the ranks and hosts
+    that are to be named."""
+    draw = random.Random(f"{fault}/{seed}")
+    host, gpu = draw.randrange(hosts), draw.randrange(gpus)
+    beside = host + 1 if host % leaf < leaf - 1 else host - 1
+    behind = range(host // leaf * leaf, host // leaf * leaf + leaf)
+    world = leaves(hosts, gpus, leaf)
+    for one in range(hosts):
+        world[f"pair{one}"] = [h * gpus + g for h in (one, (one + 1) % hosts) for g in range(gpus)]
+    job = Model(hosts, gpus, world, seed)
+
+    def factor(ring, number, step):
+        inside = sum(1 for one in ring if one in behind)
+        links = [{one, ring[(place + 1) % len(ring)]} for place, one in enumerate(ring)]
+        hit = {"nic": host in ring and number == gpu, "pair": {host, beside} in links, "switch": inside > 0,
+               "within": inside > 1, "all": True}
+        return 2.5 if step >= slow_from and hit.get(fault) else 1
+
+    for step in range(steps):
+        for rank in range(job.ranks):
+            late = fault == "straggler" and rank == host * gpus + gpu and step >= slow_from
+            job.compute(rank, 0.3 * (1.3 if late else 1))
+        for one in range(hosts):
+            job.collective(f"host{one}", "AllReduce", 1 << 27, 0.05)
+        for g in range(gpus):
+            for one in [*range(0, hosts, 2), *range(1, hosts, 2)]:
+                ring = [one, (one + 1) % hosts]
+                job.message(f"pair{one}", ring[0] * gpus + g, ring[1] * gpus + g, 1 << 26, 0.03 * factor(ring, g, step))
+            for one in range(hosts // leaf):
+                ring = list(range(one * leaf, one * leaf + leaf))
+                job.collective(f"inner{one}.{g}", "AllReduce", 1 << 28, 0.2 * factor(ring, g, step))
+            for place in range(leaf):
+                ring = [one * leaf + place for one in range(hosts // leaf)]
+                job.collective(f"outer{place}.{g}", "AllReduce", 1 << 25, 0.05 * factor(ring, g, step))
+    named = {"nic": [host], "pair": sorted((host, beside)), "switch": list(behind), "within": list(behind)}.get(fault, [])
+    ranks = [h * gpus + g for h in named for g in range(gpus)]
+    return job, [host * gpus + gpu] if fault in ("nic", "straggler") else ranks, [f"node{one:02}" for one in named]
+
+
 def topology(path, hosts=32, leaf=8):
     with open(path, "w") as file:
         for one in range(hosts // leaf):

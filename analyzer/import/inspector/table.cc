@@ -277,8 +277,16 @@ class TableMaker {
       const auto [host, made] = hosts.emplace(box.host, static_cast<int>(hosts.size()));
       if (made) table_.host_names.push_back(box.host);
       table_.hosts.push_back(host->second);
-      table_.rails.push_back(-1);
     }
+    SetRails();
+  }
+
+  // Inspector does not tell a GPU's number; ranks of a host count upwards, if no host lacks one.
+  void SetRails() {
+    std::vector<int> on_host(table_.host_names.size());
+    for (const int host : table_.hosts) table_.rails.push_back(on_host[static_cast<std::size_t>(host)]++);
+    const auto [least, most] = std::minmax_element(on_host.begin(), on_host.end());
+    if (least != on_host.end() && *least != *most) table_.rails.assign(table_.rails.size(), -1);
   }
 
   // By the communicator in which most of the time goes, and which repeats itself.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -71,6 +72,18 @@ class LinkJob {
       const auto length = static_cast<std::int64_t>((kLeafStep_s * jitter(random) + grown[step]) * 1e9);
       for (auto& row : table.parts) row[step].began_ns = now, row[step].duration_ns = length;
       now += length;
+    }
+  }
+
+  void AddMessages(int from, int to) {
+    for (int gpu = 0; gpu < kGpus; ++gpu) {
+      StepTransfers one;
+      one.function = functions::Function::ncclSend;
+      one.is_message = true;
+      one.bytes = kGradient;
+      one.rows = {static_cast<std::size_t>(from * kGpus + gpu), static_cast<std::size_t>(to * kGpus + gpu)};
+      table.transfers.push_back(one);
+      usual_s.push_back(0.5);
     }
   }
 
@@ -184,6 +197,97 @@ TEST(SlowLinks, OnePair) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->pair, (std::vector<std::size_t>{16, 24}));
   EXPECT_EQ(found->hosts, Names(2, 3));
+}
+
+// The two rings that pass it are slow, and nothing else.
+TEST(SlowLinks, OneNetworkAdapter) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const int host = static_cast<int>(seed) % kHosts, gpu = static_cast<int>(seed) % kGpus;
+    LinkJob job;
+    const std::size_t row = static_cast<std::size_t>(host * kGpus + gpu);
+    job.Run(seed, [&](const StepTransfers& one, std::size_t step) {
+      const bool passes = std::find(one.rows.begin(), one.rows.end(), row) != one.rows.end();
+      return passes && one.rows.front() / kGpus != one.rows.back() / kGpus && step >= 40 ? 2.0 : 1.0;
+    });
+    for (const Topology& topology : {Topology(), Leaves()}) {
+      const auto found = job.Find(topology);
+      ASSERT_TRUE(found) << seed;
+      EXPECT_EQ(found->rows, std::vector<std::size_t>{row}) << seed;
+      EXPECT_EQ(found->hosts, Names(host, host)) << seed;
+      EXPECT_EQ(found->rail, gpu) << seed;
+    }
+  }
+}
+
+// All GPUs of two hosts exchange messages; the same hosts are fast in all else.
+TEST(SlowLinks, OnePairOfHosts) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const int slow = static_cast<int>(seed) % (kHosts - 1);
+    LinkJob job;
+    for (int host = 0; host + 1 < kHosts; ++host) job.AddMessages(host, host + 1);
+    job.Run(seed, [&](const StepTransfers& one, std::size_t step) {
+      return one.is_message && job.table.hosts[one.rows.front()] == slow && step >= 40 ? 3.0 : 1.0;
+    });
+    const auto found = job.Find(Leaves());
+    ASSERT_TRUE(found) << seed;
+    EXPECT_EQ(found->hosts, Names(slow, slow + 1)) << seed;
+    EXPECT_EQ(found->rows.size(), 2u * kGpus) << seed;
+  }
+}
+
+TEST(SlowLinks, BetweenTheSwitches) {
+  LinkJob job;
+  job.Run(6, [&](const StepTransfers& one, std::size_t step) {
+    const int first = job.table.hosts[one.rows.front()] / kLeaf, last = job.table.hosts[one.rows.back()] / kLeaf;
+    return first != last && step >= 40 ? 4.0 : 1.0;
+  });
+  const auto found = job.Find(Leaves());
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->parts.size(), 1u);
+  EXPECT_EQ(found->parts.front().kind, Component::Kind::kSpine);
+  EXPECT_EQ(found->switch_name, "spine");
+}
+
+// All that passes a switch: among its hosts and beyond.
+TEST(SlowLinks, AllOfOneSwitch) {
+  LinkJob job;
+  job.Run(7, [&](const StepTransfers& one, std::size_t step) {
+    const bool between = job.table.hosts[one.rows.front()] != job.table.hosts[one.rows.back()];
+    return between && job.HostsOf(one, [](int host) { return host / kLeaf == 2; }) > 0 && step >= 40 ? 3.0 : 1.0;
+  });
+  const auto found = job.Find(Leaves());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->switch_name, "leaf2");
+  EXPECT_EQ(found->hosts, Names(16, 23));
+}
+
+TEST(SlowLinks, TwoAdaptersAtOnce) {
+  LinkJob job;
+  job.Run(8, [&](const StepTransfers& one, std::size_t step) {
+    const auto passes = [&](std::size_t row) {
+      return std::find(one.rows.begin(), one.rows.end(), row) != one.rows.end();
+    };
+    const bool between = one.rows.front() / kGpus != one.rows.back() / kGpus;
+    return between && (passes(3 * kGpus + 1) || passes(20 * kGpus + 6)) && step >= 40 ? 2.0 : 1.0;
+  });
+  const auto found = job.Find(Leaves());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->parts.size(), 2u);
+  EXPECT_EQ(found->rows, (std::vector<std::size_t>{3 * kGpus + 1, 20 * kGpus + 6}));
+}
+
+// A slow pair of hosts behind the switch would look like the switch.
+TEST(SlowLinks, TellsWhatElseItCouldBe) {
+  LinkJob job;
+  job.Run(9, [&](const StepTransfers& one, std::size_t step) {
+    const int first = job.table.hosts[one.rows.front()], last = job.table.hosts[one.rows.back()];
+    return first != last && first / kLeaf == 1 && last / kLeaf == 1 && step >= 40 ? 2.0 : 1.0;
+  });
+  const auto found = job.Find(Leaves());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->switch_name, "leaf1");
+  EXPECT_EQ(found->instead.size(), kLeaf * (kLeaf - 1) / 2u);
+  EXPECT_EQ(found->instead.front().kind, Component::Kind::kHostPair);
 }
 
 // Slower than their like from the first step on: nothing rose.
