@@ -19,6 +19,11 @@ constexpr Command kCommands[] = {
      "ncclwatch diagnose /dev/shm/ncclwatch-1000/job\n"
      "ncclwatch diagnose --baseline good recording\n",
      Diagnose},
+    {"attach", "[OPTIONS] [PID...]", "say where the ranks of a job stand that runs without ncclwatch",
+     "ncclwatch attach\n"
+     "ncclwatch attach --json 4711\n"
+     "srun --overlap ncclwatch attach --meet node01:23456\n",
+     Attach},
     {"report", "[-o FILE] [DIR|FILE...]", "write all of that as one page to look at",
      "ncclwatch report -o report.html\n", Report},
     {"top", "[OPTIONS] [DIR]", "show a job as it goes on",

@@ -18,6 +18,7 @@ int Top(const Command& self, const Arguments& arguments);
 int Trace(const Command& self, const Arguments& arguments);
 int Ls(const Command& self, const Arguments& arguments);
 int Clean(const Command& self, const Arguments& arguments);
+int Attach(const Command& self, const Arguments& arguments);
 int Stacks(const Command& self, const Arguments& arguments);
 int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);

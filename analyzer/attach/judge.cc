@@ -1,0 +1,278 @@
+#include "analyzer/attach/judge.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "core/model/text.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+
+namespace ncclwatch::analyzer::attach {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Finding;
+using diagnosis::Kind;
+using diagnosis::Ranks;
+
+constexpr double kLikelyAfter_s = 3;  // all stood still for so long, and who is missing did nothing either
+constexpr double kBusy = 0.05;        // of a processor
+
+std::string PlaceOf(const Standing& one) { return one.python_site.empty() ? one.site : one.python_site; }
+
+bool IsWaiting(const Standing& one) { return !one.in.empty() && !one.moving && one.trouble.empty(); }
+bool IsStopped(const Standing& one) { return one.state == 'T' || one.state == 't'; }
+
+using Members = std::vector<const Standing*>;
+
+std::vector<int> RanksOf(const Members& members) {
+  std::vector<int> ranks;
+  for (const Standing* one : members) ranks.push_back(one->rank);
+  return ranks;
+}
+
+// "all_reduce at train (train.py:24)"
+std::string InText(const Standing& one) {
+  const std::string place = PlaceOf(one);
+  if (one.in.empty()) return place.empty() ? "a place that could not be read" : place;
+  return place.empty() ? one.in : one.in + ", called from " + place;
+}
+
+void AddCulprits(const Members& members, Finding* finding) {
+  for (const Standing* one : members) {
+    diagnosis::Culprit culprit;
+    culprit.rank = one->rank;
+    culprit.host = one->host;
+    culprit.node = one->host;
+    culprit.pid = static_cast<std::uint32_t>(one->pid);
+    culprit.start_time = one->start_time;
+    culprit.where = one->where;
+    culprit.state = one->holds;
+    finding->culprits.push_back(one->rank);
+    finding->culprit_details.push_back(std::move(culprit));
+  }
+}
+
+diagnosis::CallSummary RowOf(const Members& members, double seconds) {
+  const Standing& first = *members.front();
+  diagnosis::CallSummary row;
+  row.ranks = RanksOf(members);
+  row.mpi = true;  // the rank stands in it
+  row.position = 0;
+  if (!first.in.empty()) {
+    row.op = first.in;
+    row.state = diagnosis::CallState::kEntered;
+    row.elapsed_s = seconds;
+  }
+  row.site = 1;
+  row.site_text = PlaceOf(first);
+  return row;
+}
+
+class Judgement {
+ public:
+  Judgement(const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
+    for (const Standing& one : call.ranks) {
+      if (!one.trouble.empty()) continue;
+      if (IsStopped(one))
+        stopped_.push_back(&one);
+      else
+        (IsWaiting(one) ? waiting_ : elsewhere_).push_back(&one);
+    }
+  }
+
+  std::optional<Finding> Find() {
+    if (!stopped_.empty()) return Stopped();
+    // The device's own work may take long; who waits for it waits for no rank.
+    std::erase_if(waiting_, [](const Standing* one) { return one->of_device; });
+    if (waiting_.empty()) return std::nullopt;
+    if (!elsewhere_.empty()) return elsewhere_.size() <= waiting_.size() ? std::optional(Missing()) : std::nullopt;
+    return Apart();
+  }
+
+ private:
+  Finding Begin(Kind kind, Certainty certainty, const Members& culprits, const Members& victims) const {
+    Finding finding;
+    finding.kind = kind;
+    finding.certainty = certainty;
+    AddCulprits(culprits, &finding);
+    finding.victims = RanksOf(victims);
+    finding.evidence = diagnosis::WhereLines(finding);
+    finding.detected_at_ns = now_ns_;
+    finding.began_at_ns = now_ns_ - static_cast<std::int64_t>(call_.seconds * 1e9);
+    for (const Group& group : GroupsOf(call_)) finding.calls.push_back(RowOf(group.members, call_.seconds));
+    finding.evidence.push_back(
+        fmt::format("roll call: {} looks in {:.1f} s; {} of {} ranks stood still in a call that waits for others",
+                    call_.looks, call_.seconds, waiting_.size(), call_.ranks.size()));
+    return finding;
+  }
+
+  std::string WaitersText() const {
+    std::map<std::string, Members> by_place;
+    for (const Standing* one : waiting_) by_place[InText(*one)].push_back(one);
+    std::vector<std::string> texts;
+    for (const auto& [place, members] : by_place) texts.push_back(Ranks(RanksOf(members)) + " in " + place);
+    return diagnosis::Join(texts, "; ");
+  }
+
+  Finding Stopped() {
+    const bool traced =
+        std::any_of(stopped_.begin(), stopped_.end(), [](const auto* one) { return one->state == 't'; });
+    Finding finding =
+        Begin(Kind::kFrozenProcess, traced ? Certainty::kSuspected : Certainty::kLikely, stopped_, waiting_);
+    finding.summary = fmt::format("{} {} stopped by a {}.", diagnosis::Capital(Ranks(finding.culprits)),
+                                  stopped_.size() == 1 ? "is" : "are", traced ? "debugger" : "signal");
+    finding.next_steps.push_back(
+        fmt::format("`kill -CONT {}` lets it go on; find out who stopped it", stopped_.front()->pid));
+    return finding;
+  }
+
+  Finding Missing() {
+    const bool still = std::all_of(elsewhere_.begin(), elsewhere_.end(),
+                                   [](const Standing* one) { return !one->moving && one->busy < kBusy; });
+    const bool sure = still && call_.seconds >= kLikelyAfter_s;
+    Finding finding =
+        Begin(Kind::kMissingParticipant, sure ? Certainty::kLikely : Certainty::kSuspected, elsewhere_, waiting_);
+    const Standing& first = *elsewhere_.front();
+    finding.summary =
+        fmt::format("{} {} not in the call in which the others wait: {} in {}. Waiting: {}.",
+                    diagnosis::Capital(Ranks(finding.culprits)), elsewhere_.size() == 1 ? "is" : "are",
+                    elsewhere_.size() == 1 ? "it stands" : "the first of them stands", InText(first), WaitersText());
+    for (const Standing* one : elsewhere_)
+      finding.evidence.push_back(fmt::format("rank {} {}, and used {:.0f} % of a processor", one->rank,
+                                             one->moving ? "moves" : "stood still", 100 * one->busy));
+    AddSteps(first, &finding);
+    return finding;
+  }
+
+  // All wait, in different calls. Most are right; where there is no majority each waits for the other.
+  std::optional<Finding> Apart() {
+    std::map<std::pair<std::string, std::string>, Members> by_place;
+    for (const Standing* one : waiting_) by_place[{one->in, PlaceOf(*one)}].push_back(one);
+    if (by_place.size() == 1) return AllInOne();
+    std::vector<Members> groups;
+    for (const auto& [place, members] : by_place) groups.push_back(members);
+    std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    const bool majority = 2 * groups[0].size() > waiting_.size();
+    Members odd, usual = groups[0];
+    for (std::size_t i = majority ? 1 : 0; i < groups.size(); ++i)
+      odd.insert(odd.end(), groups[i].begin(), groups[i].end());
+    if (!majority) usual.clear();
+    std::sort(odd.begin(), odd.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+    Finding finding = Begin(majority ? Kind::kMissingParticipant : Kind::kDeadlock, Certainty::kSuspected, odd, usual);
+    finding.summary =
+        majority ? fmt::format("{} {} in another call than most: {}.", diagnosis::Capital(Ranks(finding.culprits)),
+                               odd.size() == 1 ? "waits" : "wait", WaitersText())
+                 : fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
+    finding.next_steps.emplace_back(
+        "compare how they came there: a branch on the rank around a call, another order of calls, or an exception that "
+        "one of them caught");
+    AddSteps(*odd.front(), &finding);
+    return finding;
+  }
+
+  // A cycle of receives or sends; of a collective nothing tells who holds it up.
+  std::optional<Finding> AllInOne() {
+    const Standing& first = *waiting_.front();
+    if (waiting_.size() < 2 || call_.seconds < kLikelyAfter_s) return std::nullopt;
+    Finding finding = Begin(first.to_one ? Kind::kDeadlock : Kind::kTransportStall, Certainty::kSuspected,
+                            first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
+    finding.summary = fmt::format("All {} ranks stand still in {}.", waiting_.size(), InText(first));
+    finding.next_steps.emplace_back(first.to_one
+                                        ? "look for a cycle: each rank receives before it sends"
+                                        : "all have come, and the call does not end: look at the network, and at "
+                                          "ranks of other nodes that were not looked at");
+    return finding;
+  }
+
+  static void AddSteps(const Standing& first, Finding* finding) {
+    finding->next_steps.push_back(
+        fmt::format("see all its threads: `ncclwatch stacks --each {}` on {}", first.pid, first.host));
+    finding->next_steps.emplace_back(
+        "start the job under `ncclwatch run` next time: then the calls before the hang are known");
+  }
+
+  const RollCall& call_;
+  const std::int64_t now_ns_;
+  Members waiting_, elsewhere_, stopped_;
+};
+
+void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis* diagnosis) {
+  std::vector<std::string>& notes = diagnosis->notes;
+  notes.emplace_back(
+      "looked at from outside, without black boxes: sizes, order and calls before this moment are not known");
+  if (job.by_age) notes.emplace_back("nothing tells the ranks of these processes: they are numbered by start time");
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankProcess& one) { return one.watched; }))
+    notes.emplace_back("ncclwatch is in these processes: `ncclwatch diagnose` knows more");
+  for (const Standing& one : call.ranks)
+    if (!one.trouble.empty()) notes.push_back(fmt::format("rank {} (pid {}): {}", one.rank, one.pid, one.trouble));
+}
+
+}  // namespace
+
+std::vector<Group> GroupsOf(const RollCall& call) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+  std::vector<Group> groups;
+  for (const Standing& one : call.ranks) {
+    const auto [at, fresh] = known.try_emplace({one.in, one.site, one.python_site}, groups.size());
+    if (fresh) groups.emplace_back();
+    groups[at->second].members.push_back(&one);
+    groups[at->second].moving = groups[at->second].moving || one.moving;
+  }
+  return groups;
+}
+
+diagnosis::Diagnosis Judge(const RunningJob& job, const RollCall& call, std::int64_t now_ns) {
+  diagnosis::Diagnosis diagnosis;
+  diagnosis.job = job.name;
+  diagnosis.world_size = job.world_size;
+  diagnosis.processes = diagnosis.watched = static_cast<int>(call.ranks.size());
+  diagnosis.expected = std::max(job.world_size, diagnosis.watched);
+  for (const Standing& one : call.ranks)
+    if (std::find(diagnosis.hosts.begin(), diagnosis.hosts.end(), one.host) == diagnosis.hosts.end())
+      diagnosis.hosts.push_back(one.host);
+  std::vector<bool> seen(static_cast<std::size_t>(diagnosis.expected));
+  for (const Standing& one : call.ranks)
+    if (one.rank >= 0 && one.rank < diagnosis.expected) seen[static_cast<std::size_t>(one.rank)] = true;
+  for (int rank = 0; rank < job.world_size; ++rank)
+    if (!seen[static_cast<std::size_t>(rank)]) diagnosis.unseen_ranks.push_back(rank);
+  AddNotes(job, call, &diagnosis);
+  if (auto finding = Judgement(call, now_ns).Find()) diagnosis.findings.push_back(std::move(*finding));
+  return diagnosis;
+}
+
+nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& diagnosis, const RollCall& call) {
+  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(diagnosis, diagnosis::Checked::kShown));
+  auto rows = nlohmann::ordered_json::array();
+  const auto text = [](const std::string& given) {
+    return given.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(given);
+  };
+  for (const Group& group : GroupsOf(call)) {
+    const Standing& first = *group.members.front();
+    auto pids = nlohmann::ordered_json::array();
+    for (const Standing* one : group.members) pids.push_back(one->pid);
+    rows.push_back({{"ranks", RanksOf(group.members)},
+                    {"pids", std::move(pids)},
+                    {"moving", group.moving},
+                    {"in", text(first.in)},
+                    {"site", text(first.site)},
+                    {"python_site", text(first.python_site)},
+                    {"step", nullptr}});
+  }
+  json["roll_call"] = std::move(rows);
+  return json;
+}
+
+std::string ToText(const RollCall& call) {
+  std::string out = fmt::format("roll call: {} looks in {:.1f} s\n", call.looks, call.seconds);
+  for (const Group& group : GroupsOf(call))
+    out += diagnosis::Wrapped("  ", fmt::format("{} {}: {}", diagnosis::Capital(Ranks(RanksOf(group.members))),
+                                                group.moving ? "moving" : "standing", InText(*group.members.front())));
+  return out;
+}
+
+}  // namespace ncclwatch::analyzer::attach

@@ -1,0 +1,162 @@
+#include "analyzer/attach/meet.h"
+
+#include <fmt/core.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "analyzer/console/units.h"
+#include "analyzer/doctor/ranks/channel.h"
+#include "analyzer/doctor/ranks/door.h"
+#include "analyzer/doctor/ranks/meeting_place.h"
+#include "analyzer/doctor/ranks/socket.h"
+#include "ncclwatch/nanoseconds.h"
+#include "watchdog/settings/settings.h"
+
+namespace ncclwatch::analyzer::attach {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kSend_ns = 5 * kSecond, kDial_ns = 3 * kSecond;
+constexpr std::size_t kMostRanks = 65536;  // told by one node
+
+json ToJson(const Standing& one) {
+  return {{"rank", one.rank},
+          {"pid", one.pid},
+          {"start_time", one.start_time},
+          {"host", one.host},
+          {"state", std::string(1, one.state)},
+          {"moving", one.moving},
+          {"busy", one.busy},
+          {"in", one.in},
+          {"to_one", one.to_one},
+          {"of_device", one.of_device},
+          {"site", one.site},
+          {"python_site", one.python_site},
+          {"where", one.where},
+          {"holds", one.holds},
+          {"trouble", one.trouble}};
+}
+
+// Throws nlohmann's exception where a value has another type.
+Standing StandingFrom(const json& from) {
+  Standing one;
+  from.at("rank").get_to(one.rank);
+  from.at("pid").get_to(one.pid);
+  from.at("start_time").get_to(one.start_time);
+  from.at("host").get_to(one.host);
+  const std::string state = from.at("state").get<std::string>();
+  one.state = state.empty() ? '?' : state.front();
+  from.at("moving").get_to(one.moving);
+  from.at("busy").get_to(one.busy);
+  from.at("in").get_to(one.in);
+  from.at("to_one").get_to(one.to_one);
+  from.at("of_device").get_to(one.of_device);
+  from.at("site").get_to(one.site);
+  from.at("python_site").get_to(one.python_site);
+  from.at("where").get_to(one.where);
+  from.at("holds").get_to(one.holds);
+  from.at("trouble").get_to(one.trouble);
+  return one;
+}
+
+std::string Encode(const RunningJob& job, const RollCall& call) {
+  json ranks = json::array();
+  for (const Standing& one : call.ranks) ranks.push_back(ToJson(one));
+  return json{{"world_size", job.world_size}, {"seconds", call.seconds}, {"looks", call.looks}, {"ranks", ranks}}.dump(
+      -1, ' ', false, json::error_handler_t::replace);
+}
+
+// False: it is damaged, and nothing was taken in. Who has called a rank first is believed.
+bool TakeIn(const std::string& payload, RunningJob* job, RollCall* call) {
+  try {
+    const json told = json::parse(payload);
+    std::vector<Standing> ranks;
+    for (const json& one : told.at("ranks"))
+      if (ranks.size() < kMostRanks) ranks.push_back(StandingFrom(one));
+    job->world_size = std::max(job->world_size, std::min(told.at("world_size").get<int>(), 1 << 20));
+    call->seconds = std::min(call->seconds, told.at("seconds").get<double>());
+    std::set<int> known;
+    for (const Standing& one : call->ranks) known.insert(one.rank);
+    for (Standing& one : ranks)
+      if (known.insert(one.rank).second) call->ranks.push_back(std::move(one));
+  } catch (const json::exception&) {
+    return false;
+  }
+  std::sort(call->ranks.begin(), call->ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return true;
+}
+
+// An address of this machine can be bound to.
+bool IsHere(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  bool here = false;
+  for (const addrinfo* one = found; one != nullptr && !here; one = one->ai_next) {
+    const int socket = ::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    here = socket >= 0 && bind(socket, one->ai_addr, one->ai_addrlen) == 0;
+    if (socket >= 0) close(socket);
+  }
+  freeaddrinfo(found);
+  return here;
+}
+
+Met Tell(const doctor::MeetingPlace& place, const doctor::Credentials& credentials, const std::string& payload,
+         std::int64_t until_ns, std::string* why) {
+  while (MonotonicNow() < until_ns) {
+    const auto channel = doctor::Channel::Dial(place.hosts.front(), place.ports.front(), credentials,
+                                               std::min(until_ns, MonotonicNow() + kDial_ns), why);
+    if (channel && channel->Send(doctor::Kind::kHello, payload, MonotonicNow() + kSend_ns) &&
+        channel->Receive(MonotonicNow() + kSend_ns))
+      return Met::kMember;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return Met::kAlone;
+}
+
+Met Host(doctor::Socket listener, const doctor::Credentials& credentials, std::int64_t until_ns, RunningJob* job,
+         RollCall* call) {
+  doctor::Door door(std::move(listener), credentials.keys);
+  const auto is_whole = [&] {
+    return job->world_size > 0 && call->ranks.size() >= static_cast<std::size_t>(job->world_size);
+  };
+  while (!is_whole()) {
+    const std::optional<doctor::Arrival> arrival = door.Next(until_ns);
+    if (!arrival) break;
+    if (arrival->first.kind == doctor::Kind::kHello && TakeIn(arrival->first.payload, job, call))
+      arrival->channel->Send(doctor::Kind::kEnd, "", MonotonicNow() + kSend_ns);
+  }
+  return Met::kJoined;
+}
+
+}  // namespace
+
+Met Meet(const std::string& named, std::int64_t wait_ns, RunningJob* job, RollCall* call, std::string* why) {
+  const auto lookup = [](std::string_view name) -> std::optional<std::string_view> {
+    const char* const value = std::getenv(std::string(name).c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
+  };
+  const doctor::MeetingPlace place = doctor::PlaceOf(lookup, settings::OfThisProcess(), named);
+  if (!place.refused.empty() || place.hosts.empty() || place.ports.empty()) {
+    *why = place.refused.empty() ? named + " is no HOST:PORT" : place.refused;
+    return Met::kAlone;
+  }
+  const doctor::Credentials credentials{exchange::Keys(place.tokens), place.bind};
+  const std::int64_t until_ns = MonotonicNow() + wait_ns;
+  if (IsHere(place.hosts.front()))
+    if (doctor::Socket listener = doctor::Listen(place.ports.front(), place.bind))
+      return Host(std::move(listener), credentials, until_ns, job, call);
+  return Tell(place, credentials, Encode(*job, *call), until_ns, why);
+}
+
+}  // namespace ncclwatch::analyzer::attach

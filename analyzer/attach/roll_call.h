@@ -1,0 +1,41 @@
+// Where the ranks of a job stand, seen several times from outside: who moves, who waits, and in which call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/attach/find_jobs.h"
+#include "analyzer/stacks/base/stack.h"
+
+namespace ncclwatch::analyzer::attach {
+
+// What one rank was seen in.
+struct Standing {
+  int rank = -1, pid = 0;
+  std::uint64_t start_time = 0;
+  std::string host;
+  char state = '?';                       // of the main thread, as /proc has it
+  bool moving = false;                    // it stood elsewhere in one of the looks, or its own variables had changed
+  double busy = 0;                        // processor time of all its threads, of the time between the looks
+  std::string in;                         // the call that it waits in: "MPI_Allreduce", "all_reduce"; empty: none
+  bool to_one = false;                    // ... with one peer
+  bool of_device = false;                 // ... of its own GPU
+  std::string site;                       // the native frame that made it: "main (ring)"
+  std::string python_site;                // "train (train.py:24)"; empty: no Python
+  std::vector<std::string> where, holds;  // as in stacks: frames, and what holds it up
+  std::string trouble;                    // why it could not be read; empty if it could
+};
+
+struct RollCall {
+  std::vector<Standing> ranks;  // by rank
+  double seconds = 0;           // from the first look to the last
+  int looks = 0;
+  std::vector<stacks::ProcessStacks> last;  // of the last look
+};
+
+// Looks for about `limit`, at least twice. Writes nothing into the processes, and stops no thread that sleeps.
+RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit);
+
+}  // namespace ncclwatch::analyzer::attach

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""`ncclwatch attach` on jobs of real MPI and real torch that run without ncclwatch."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from harness import Skipped, case, check, check_equal, run_main, soak_case, until  # noqa: E402
+
+PROGRAMS = os.path.join(HERE, "programs")
+LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"],
+             "mpich": ["mpirun.mpich", "-n", "4"]}
+
+
+def line_of(program, mark):
+    with open(os.path.join(PROGRAMS, program)) as file:
+        return next(number for number, text in enumerate(file, 1) if text.rstrip().endswith(mark))
+
+
+@contextlib.contextmanager
+def running(sandbox, argv, **extra):
+    """A job in a session of its own; `pids` are its ranks, by their environment."""
+    environment = sandbox.environment(preload=False, extra={"OMP_NUM_THREADS": "1", **extra})
+    job = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                           cwd=sandbox.fresh("job"))
+    try:
+        yield job
+    finally:
+        for pid in family(job.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        job.wait()
+
+
+def family(pid):
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{task}/children") as file:
+                    found += [int(word) for word in file.read().split()]
+    return found
+
+
+def ranks_of(job, variable):
+    ranks = {}
+    for pid in family(job.pid):
+        with contextlib.suppress(OSError, StopIteration):
+            with open(f"/proc/{pid}/environ") as file:
+                words = file.read().split("\0")
+            rank = next(word.partition("=")[2] for word in words if word.startswith(variable + "="))
+            ranks.setdefault(int(rank), pid)
+    return ranks
+
+
+def attach(sandbox, *words):
+    return sandbox.run([sandbox.build.command, "attach", *map(str, words)], sandbox.environment(preload=False), timeout=60)
+
+
+def mpi_job(sandbox, mpi, how):
+    compiler, launcher = shutil.which(f"mpicc.{mpi}"), shutil.which(LAUNCHERS[mpi][0])
+    if not compiler or not launcher:
+        raise Skipped(f"no {mpi}")
+    program = os.path.join(sandbox.fresh("program"), "steps")
+    subprocess.run([compiler, "-O2", "-g", os.path.join(PROGRAMS, "steps.c"), "-o", program], check=True)
+    return running(sandbox, [*LAUNCHERS[mpi], program, how])
+
+
+VARIABLES = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK", "torch": "RANK"}
+
+
+def verdict(sandbox, pid, wanted):
+    """Of the first roll call that finds something, if something is to be found: a rank may still be on its way."""
+    said = []
+
+    def look():
+        done = attach(sandbox, "--json", pid)
+        said[:] = [json.loads(done.out), done.status]
+        check_equal(done.status, 1 if said[0]["findings"] else 0, f"{done}: status")
+        return not wanted or said[0]["findings"]
+    until(look, "something was to be found", 40)
+    return said[0]
+
+
+def check_found(said, kinds, culprits, place, at_most="likely"):
+    check(said["findings"], f"nothing found: {said['roll_call']}")
+    first = said["findings"][0]
+    check(first["kind"] in kinds and first["culprits"] == culprits, f"{first['kind']} of {first['culprits']}: {said}")
+    check(first["certainty"] in ("suspected", at_most), f"{first['certainty']}: never more certain")
+    row = next(row for row in said["roll_call"] if culprits[0] in row["ranks"])
+    check(place in (row["python_site"] or row["site"]), f"{place} in {row}")
+    check(not row["moving"] or culprits == [2], f"{row}")
+
+
+def one_mpi_job(sandbox, mpi, how, kinds=None, culprits=None, mark=None):
+    with mpi_job(sandbox, mpi, how) as job:
+        check_equal(job.stdout.readline(), "step 50\n", "the fault")
+        said = verdict(sandbox, ranks_of(job, VARIABLES[mpi])[0], kinds)
+        check_equal(sorted(rank for row in said["roll_call"] for rank in row["ranks"]), [0, 1, 2, 3], "all are called")
+        if kinds is None:
+            check_equal(said["findings"], [], "healthy")
+            check(any(row["moving"] for row in said["roll_call"]), f"it moves: {said['roll_call']}")
+        elif mark is None:
+            check_found(said, kinds, culprits, "", at_most="likely")
+        else:
+            check_found(said, kinds, culprits, f"(steps.c:{line_of('steps.c', mark)})")
+
+
+def mpi_cases():
+    cases = {"healthy": (), "exchange": (), "slow": (), "sleeps": (["missing_participant"], [2], "// SLEEPS"),
+             "computes": (["missing_participant"], [2], None), "another": (["missing_participant"], [2], "// ANOTHER"),
+             "ring": (["deadlock"], [0, 1, 2, 3], "// RING")}
+    for mpi in LAUNCHERS:
+        for how, wanted in cases.items():
+            def one(sandbox, mpi=mpi, how=how, wanted=wanted):
+                one_mpi_job(sandbox, mpi, how, *wanted)
+            one.__name__ = f"{mpi}_{how}"
+            (case if mpi == "openmpi" or how in ("healthy", "ring") else soak_case)(one)
+
+
+mpi_cases()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def one_torch_job(sandbox, how, culprits=None, mark=None):
+    python = os.path.join(sandbox.build.root, "..", "venv", "bin", "python3")
+    if not os.access(python, os.X_OK):
+        raise Skipped("no torch")
+    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-addr", "127.0.0.1", "--master-port",
+            str(free_port()), os.path.join(PROGRAMS, "train.py"), how]
+    with running(sandbox, argv) as job:
+        until(lambda: len(ranks_of(job, "RANK")) == 4, "four ranks", 60)
+        pids = ranks_of(job, "RANK")
+        if not mark:
+            check_equal(job.stdout.readline(), "step 20\n", "it trains")
+        said = verdict(sandbox, pids[0], mark)
+        check_equal(sorted(rank for row in said["roll_call"] for rank in row["ranks"]), [0, 1, 2, 3],
+                    "all are called, and no data loader")
+        if mark:
+            check_found(said, ["missing_participant"], culprits, f"(train.py:{line_of('train.py', mark)})")
+        else:
+            check_equal(said["findings"], [], "healthy")
+
+
+def torch_cases():
+    for how, wanted in {"healthy": (), "loader": ([2], "# LOADER"), "handler": ([3], "# HANDLER"),
+                        "skips": ([1], "dist.barrier()"), "groups": ([1], "# GROUPS"),
+                        "checkpoint": ([0], "# CHECKPOINT")}.items():
+        def one(sandbox, how=how, wanted=wanted):
+            one_torch_job(sandbox, how, *wanted)
+        one.__name__ = f"torch_{how}"
+        (case if how in ("healthy", "loader") else soak_case)(one)
+
+
+torch_cases()
+
+
+@case
+def a_stopped_rank(sandbox):
+    with mpi_job(sandbox, "openmpi", "healthy") as job:
+        check_equal(job.stdout.readline(), "step 50\n", "it goes on")
+        pid = ranks_of(job, "OMPI_COMM_WORLD_RANK")[3]
+        os.kill(pid, signal.SIGSTOP)
+        said = verdict(sandbox, pid, True)
+        check_found(said, ["frozen_process"], [3], "")
+        check(f"kill -CONT {pid}" in said["findings"][0]["next_steps"][0], f"{said['findings'][0]['next_steps']}")
+
+
+@case
+def text_and_report(sandbox):
+    with mpi_job(sandbox, "openmpi", "sleeps") as job:
+        check_equal(job.stdout.readline(), "step 50\n", "the fault")
+        pids = ranks_of(job, "OMPI_COMM_WORLD_RANK")
+        verdict(sandbox, pids[0], True)
+        path = os.path.join(sandbox.fresh("report"), "report.txt")
+        done = attach(sandbox, pids[0], "--report", path)
+        line = line_of("steps.c", "// SLEEPS")
+        for words in ("missing_participant (likely): rank 2", f"(steps.c:{line})", "MPI_Allreduce", "next",
+                      f"`ncclwatch stacks --each {pids[2]}`", "without black boxes"):
+            check(words in done.out, f"no `{words}` in {done.out}")
+        check("run directory" not in done.out, f"there is none: {done.out}")
+        with open(path) as file:
+            text = file.read()
+        check("missing_participant" in text and "roll call: " in text and "clock_nanosleep" in text, text)
+
+
+@case
+def which_job(sandbox):
+    """Without a PID only one job may run; a process that is no rank is looked at by itself."""
+    done = attach(sandbox, 2 ** 22 - 1)
+    check_equal((done.status, done.out), (3, ""), f"{done}")
+    with mpi_job(sandbox, "openmpi", "slow") as one, mpi_job(sandbox, "openmpi", "slow") as other:
+        for job in (one, other):
+            check_equal(job.stdout.readline(), "step 50\n", "it goes on")
+        first, second = (ranks_of(job, "OMPI_COMM_WORLD_RANK") for job in (one, other))
+        done = attach(sandbox, first[0], second[0])
+        check(done.status == 2 and f"attach {first[0]}" in done.err and f"attach {second[0]}" in done.err, f"{done}")
+
+
+@case
+def nodes_that_meet(sandbox):
+    """Each knows its own ranks; one of them prints the verdict on all."""
+    if not shutil.which("mpicc.mpich"):
+        raise Skipped("no mpich")
+    program = os.path.join(sandbox.fresh("program"), "alone")
+    subprocess.run(["mpicc.mpich", "-g", os.path.join(PROGRAMS, "alone.c"), "-o", program], check=True)
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for rank, how in enumerate(("waits", "elsewhere", "waits")):
+            # A shell of its own starts each rank, as on a node of its own.
+            job = stack.enter_context(running(sandbox, ["sh", "-c", f"RANK={rank} WORLD_SIZE=3 {program} {how}; :"]))
+            check_equal(job.stdout.readline(), "ready\n", how)
+            nodes.append(next(pid for pid in family(job.pid) if os.readlink(f"/proc/{pid}/exe") == program))
+        meet = f"127.0.0.1:{free_port()}"
+        argv = [sandbox.build.command, "attach", "--json", "--meet", meet]
+        looks = [subprocess.Popen([*argv, str(pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=sandbox.environment(preload=False)) for pid in nodes]
+        said = [(*look.communicate(timeout=60), look.returncode) for look in looks]
+    verdicts = [json.loads(out) for out, _, _ in said if out]
+    check_equal((len(verdicts), sorted(status for _, _, status in said)), (1, [0, 0, 1]), f"{said}")
+    first = verdicts[0]["findings"][0]
+    check_equal((first["kind"], first["culprits"], verdicts[0]["coverage"]["watched"]), ("missing_participant", [1], 3), "verdict")
+    check(sum(f"told to {meet}" in err for _, err, _ in said) == 2, f"{said}")
+
+
+@case
+def of_another_user(sandbox):
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        raise Skipped("needs root and setpriv")
+    folder = sandbox.fresh("other")
+    for path in (sandbox.path, folder):
+        os.chmod(path, 0o755)
+    command = shutil.copy(sandbox.build.command, folder)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with mpi_job(sandbox, "openmpi", "sleeps") as job:
+        check_equal(job.stdout.readline(), "step 50\n", "the fault")
+        pid = ranks_of(job, "OMPI_COMM_WORLD_RANK")[0]
+        done = sandbox.run([*nobody, command, "attach", "--user", "root"], sandbox.environment(preload=False))
+        check(done.status == 2 and "only root" in done.err, f"{done}")
+        done = sandbox.run([*nobody, command, "attach", str(pid)], sandbox.environment(preload=False), timeout=30)
+        check(done.status == 3 and "it belongs to another user (uid 0)" in done.out + done.err, f"{done}")
+
+
+if __name__ == "__main__":
+    run_main("attach")
