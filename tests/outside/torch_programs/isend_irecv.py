@@ -30,8 +30,8 @@ def shift(activation, gradient):
 def swap_norms(norm):
     """Neighbours compare gradient norms: even ranks send first, odd ones receive first."""
     other, partner = torch.empty(1), RANK ^ 1
-    if RANK % 2 == 0 and not planted("wrong_parity", step):
-        dist.send(norm, partner)
+    if (RANK % 2 == 0) != planted("wrong_parity", step):
+        dist.send(norm, partner)  # FAULT wrong_parity
         dist.recv(other, partner)
     else:
         dist.recv(other, partner)  # FAULT wrong_parity

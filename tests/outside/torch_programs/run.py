@@ -108,14 +108,13 @@ class Case:
         scratch = os.path.join(options.out, self.name.replace("/", "."))
         os.makedirs(scratch)
         command = [str(word) for word in self.command(build, os.path.abspath(scratch), options)]
-        with Job(build, command, mode="bare", environment=environment, directory=not self.restarts()) as job:
+        with Job(build, command, mode="bare", environment=environment) as job:
             started = time.monotonic()
             status = self.wait(job)
             elapsed = time.monotonic() - started
-            directory = self.directory(job)
-            _, diagnosis = job.offline(directory)
-            text = subprocess.run([build.command, "diagnose", directory], capture_output=True, text=True, timeout=60).stdout
-            self.keep(scratch, job, text, diagnosis)
+            _, diagnosis = job.offline()
+            printed = subprocess.run([build.command, "diagnose", job.run_directory], capture_output=True, text=True)
+            self.keep(scratch, job, printed.stdout, diagnosis)
         return self.judge(status, elapsed, diagnosis)
 
     def wait(self, job):
@@ -128,11 +127,6 @@ class Case:
                 deadline = min(deadline, time.monotonic() + SETTLE_S)
             time.sleep(0.05)
         return None
-
-    def directory(self, job):
-        """Attempts have directories of their own; the first one's is printed first."""
-        found = re.search(r"run directory (\S+?)[,.]?\s", job.output())
-        return found.group(1) if self.restarts() and found else job.run_directory
 
     def keep(self, folder, job, text, diagnosis):
         for name, words in (("output.txt", job.output()), ("diagnose.txt", text),
