@@ -13,6 +13,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scenarios"))
 
-from job import Build, Job  # noqa: E402
+from job import Build, Failure, Job  # noqa: E402
 from torchrun import free_port  # noqa: E402
 
 RANKS = 4
@@ -106,6 +107,7 @@ class Case:
         environment = {"NCCL_SO_PATH": os.path.join(build.softgpu, "libnccl.so.2"), "LD_LIBRARY_PATH": "",
                        "OMP_NUM_THREADS": "1", "NCCLWATCH_TIMEOUT": str(options.timeout), "TMPDIR": "{root}"}
         scratch = os.path.join(options.out, self.name.replace("/", "."))
+        shutil.rmtree(scratch, ignore_errors=True)
         os.makedirs(scratch)
         command = [str(word) for word in self.command(build, os.path.abspath(scratch), options)]
         with Job(build, command, mode="bare", environment=environment) as job:
@@ -165,8 +167,9 @@ def importable(python, module):
 
 
 def line_of(row):
-    if "skipped" in row:
-        return f"{row['name']:36} skipped: {row['skipped']}"
+    for obstacle in ("skipped", "error"):
+        if obstacle in row:
+            return f"{row['name']:36} {obstacle}: {row[obstacle]}"
     wrong = [name for name in ("rank", "line", "kind") if row.get(f"{name}_right") is False]
     word = ("right" if row["right"] else "WRONG") + (f" ({', '.join(wrong)})" if wrong else "")
     wanted = f"{'|'.join(row['wanted_kinds'])} of {row['wanted_culprits']}" if row["fault"] else "nothing"
@@ -195,7 +198,10 @@ def main():
     def run(case):
         case.rank = options.rank
         needs = NEEDS.get(case.program)
-        row = {"skipped": f"no {needs} in {options.python}"} if needs in absent else case.run(build, options)
+        try:
+            row = {"skipped": f"no {needs} in {options.python}"} if needs in absent else case.run(build, options)
+        except (Failure, OSError) as error:  # one job that cannot be judged must not cost the others' rows
+            row = {"error": str(error), "right": False}
         row["name"] = case.name
         with printing:
             print(line_of(row), flush=True)
