@@ -6,6 +6,7 @@ libnccl, which every CUDA build of torch brings along, is a second one in the pr
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import queue
@@ -93,7 +94,7 @@ class Work(dist._Work):
         return self._future
 
 
-class CtypesNccl(dist.ProcessGroup):
+class CtypesNccl(torch._C._distributed_c10d.Backend):
     def __init__(self, store, rank, size):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
@@ -112,6 +113,7 @@ class CtypesNccl(dist.ProcessGroup):
             ctypes.memmove(ctypes.byref(unique_id), store.get(key), ctypes.sizeof(unique_id))
         self._communicator = ctypes.c_void_p()
         self._nccl.ncclCommInitRank(ctypes.byref(self._communicator), size, unique_id, rank)
+        self._coalesced = None  # what the calls of an open group read and write
         self._started = queue.SimpleQueue()
         self._finisher = threading.Thread(target=self._finish_in_order, daemon=True, name="nccl-completion")
         self._finisher.start()
@@ -141,7 +143,16 @@ class CtypesNccl(dist.ProcessGroup):
     def _begin(self):
         self._cuda.cuCtxSetCurrent(self._context)  # autograd calls from threads of its own
 
+    @contextlib.contextmanager
+    def _group(self):
+        self._nccl.ncclGroupStart()
+        yield
+        self._nccl.ncclGroupEnd()
+
     def _end(self, result, *keep):
+        if self._coalesced is not None:  # the calls are on the stream when the group has ended
+            self._coalesced.append(keep)
+            return None
         work = Work(self._cuda, self._stream, result, keep)
         self._started.put(work)
         return work
@@ -165,10 +176,9 @@ class CtypesNccl(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors, opts=None):
         self._begin()
-        self._nccl.ncclGroupStart()
-        for tensor in tensors:
-            self._all_reduce(tensor, opts.reduceOp.op if opts else dist.ReduceOp.SUM)
-        self._nccl.ncclGroupEnd()
+        with self._group():
+            for tensor in tensors:
+                self._all_reduce(tensor, opts.reduceOp.op if opts else dist.ReduceOp.SUM)
         return self._end(tensors, tensors)
 
     def broadcast(self, tensors, opts):
@@ -179,13 +189,31 @@ class CtypesNccl(dist.ProcessGroup):
                                      opts.rootRank, self._communicator, self._stream)
         return self._end(tensors, tensors)
 
-    def all_gather_single(self, output, tensor, opts=None):
+    def reduce(self, tensors, opts):
         self._begin()
+        for tensor in tensors:
+            memory = self._memory(tensor)
+            self._nccl.ncclReduce(memory, memory, ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype],
+                                  NCCL_REDUCTIONS[opts.reduceOp.op], opts.rootRank, self._communicator, self._stream)
+        return self._end(tensors, tensors)
+
+    def _all_gather(self, output, tensor):
         self._nccl.ncclAllGather(self._memory(tensor), self._memory(output), ctypes.c_size_t(tensor.numel()),
                                  NCCL_TYPES[tensor.dtype], self._communicator, self._stream)
+
+    def all_gather_single(self, output, tensor, opts=None):
+        self._begin()
+        self._all_gather(output, tensor)
         return self._end([output], output, tensor)
 
     _allgather_base = all_gather_single  # its name until torch 2.14
+
+    def all_gather_single_coalesced(self, outputs, tensors, opts=None):
+        self._begin()
+        with self._group():
+            for output, tensor in zip(outputs, tensors):
+                self._all_gather(output, tensor)
+        return self._end(outputs, outputs, tensors)
 
     def allgather(self, outputs, tensors, opts=None):
         (pieces,), (tensor,) = outputs, tensors
@@ -195,19 +223,78 @@ class CtypesNccl(dist.ProcessGroup):
             piece.copy_(source)
         return self._end(outputs)
 
+    def _reduce_scatter(self, output, tensor, reduction):
+        self._nccl.ncclReduceScatter(self._memory(tensor), self._memory(output), ctypes.c_size_t(output.numel()),
+                                     NCCL_TYPES[tensor.dtype], NCCL_REDUCTIONS[reduction], self._communicator, self._stream)
+
+    def reduce_scatter_single(self, output, tensor, opts):
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, tensors, opts):
+        self._begin()
+        with self._group():
+            for output, tensor in zip(outputs, tensors):
+                self._reduce_scatter(output, tensor, opts.reduceOp.op)
+        return self._end(outputs, outputs, tensors)
+
+    def reduce_scatter(self, outputs, tensors, opts):
+        return self.reduce_scatter_single(outputs[0], torch.cat([piece.flatten() for piece in tensors[0]]), opts)
+
+    def _send(self, tensor, peer):
+        self._nccl.ncclSend(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
+                            self._communicator, self._stream)
+
+    def _recv(self, tensor, peer):
+        self._nccl.ncclRecv(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
+                            self._communicator, self._stream)
+
+    def _exchange(self, sends, receives, result):
+        """Sends and receives, each (tensor, peer), in one group; as torch's NCCL group does, none that are empty."""
+        self._begin()
+        with self._group():
+            for call, pairs in ((self._send, sends), (self._recv, receives)):
+                for tensor, peer in pairs:
+                    if tensor.numel():
+                        call(tensor, peer)
+        return self._end(result, sends, receives)
+
+    def all_to_all_single(self, output, tensor, output_sizes, input_sizes, opts=None):
+        def pieces(whole, sizes):
+            parts = whole.split(sizes) if sizes else whole.chunk(self._size)
+            return [(part, peer) for peer, part in enumerate(parts)]
+        return self._exchange(pieces(tensor, input_sizes), pieces(output, output_sizes), [output])
+
+    def alltoall(self, outputs, tensors, opts=None):
+        return self._exchange(*([(part, peer) for peer, part in enumerate(parts)] for parts in (tensors, outputs)), outputs)
+
+    def gather(self, outputs, tensors, opts):
+        receives = [(part, peer) for peer, part in enumerate(outputs[0])] if outputs else []
+        return self._exchange([(tensors[0], opts.rootRank)], receives, outputs)
+
+    def scatter(self, outputs, tensors, opts):
+        sends = [(part, peer) for peer, part in enumerate(tensors[0])] if tensors else []
+        return self._exchange(sends, [(outputs[0], opts.rootRank)], outputs)
+
     def send(self, tensors, peer, tag=0):
         self._begin()
-        for tensor in tensors:
-            self._nccl.ncclSend(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
-                                self._communicator, self._stream)
+        self._send(tensors[0], peer)
         return self._end(tensors, tensors)
 
     def recv(self, tensors, peer, tag=0):
         self._begin()
-        for tensor in tensors:
-            self._nccl.ncclRecv(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
-                                self._communicator, self._stream)
+        self._recv(tensors[0], peer)
         return self._end(tensors, tensors)
+
+    supports_coalescing = True  # batch_isend_irecv: one group of NCCL
+
+    def start_coalescing(self):
+        self._nccl.ncclGroupStart()
+        self._coalesced = []
+
+    def end_coalescing(self):
+        self._nccl.ncclGroupEnd()
+        kept, self._coalesced = self._coalesced, None
+        return self._end([], kept)
 
     def barrier(self, opts=None):
         return self.allreduce([torch.zeros(1)])
