@@ -78,8 +78,12 @@ Judged ToJudge(reader::RunImage run) {
 
 diagnosis::Diagnosis Diagnose(const Judged& judged, const diagnosis::SlowContext& context) {
   diagnosis::Diagnosis verdict = Stopped(judged);
-  // What slows a job is told where nothing stops it.
-  if (verdict.clean() && !judged.untimed) verdict.findings = diagnosis::FindSlow(judged.snapshot, context);
+  // What slows a job is told where nothing stops it. What is left behind stops nothing.
+  const auto stops = [](const diagnosis::Finding& one) { return one.kind != diagnosis::Kind::kResourceLeak; };
+  if (judged.untimed || std::any_of(verdict.findings.begin(), verdict.findings.end(), stops)) return verdict;
+  std::vector<diagnosis::Finding> slow = diagnosis::FindSlow(judged.snapshot, context);
+  std::move(verdict.findings.begin(), verdict.findings.end(), std::back_inserter(slow));
+  verdict.findings = std::move(slow);
   return verdict;
 }
 

@@ -182,6 +182,42 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   return finding;
 }
 
+// Ranks that a monitored barrier has missed, as the exception of one that did come says, and why.
+std::optional<Finding> FindAbsent(const View& view, const WaitGraph& graph, const std::vector<Death>& deaths) {
+  const auto teller =
+      std::find_if(deaths.begin(), deaths.end(), [](const Death& death) { return !death.said.absent().empty(); });
+  const bool others = std::any_of(deaths.begin(), deaths.end(), [&](const Death& death) {
+    const ProcessOutcome& outcome = view.processes[death.process].outcome;
+    return !death.said.of_a_peer() && !outcome.orderly() && !outcome.polite() && outcome.signal != SIGKILL;
+  });
+  if (teller == deaths.end() || others) return std::nullopt;
+  Finding finding = Explain(view, graph, {&*teller}, Certainty::kLikely);
+  const std::string told = finding.summary;
+  finding.victims = finding.culprits;
+  finding.culprits.clear();
+  finding.culprit_details.clear();
+  AddCulprits(view, teller->said.absent(), &finding);
+  std::vector<std::string> ends;
+  bool orderly = !finding.culprits.empty();
+  for (const int rank : finding.culprits) {
+    const auto node = view.node_of_rank.find(rank);
+    const Process* const process =
+        node == view.node_of_rank.end() ? nullptr : &view.process(view.nodes[static_cast<std::size_t>(node->second)]);
+    orderly = orderly && process != nullptr && process->outcome.orderly();
+    if (process != nullptr)
+      ends.push_back(Ranks({rank}) + ": " + WhereText(view, view.nodes[static_cast<std::size_t>(node->second)]));
+    if (process != nullptr && process->outcome.gone())
+      ends.back() += "; it " + HowItDied(*process, ExplainDeath(*process));
+  }
+  finding.kind = orderly ? Kind::kEarlyExit : Kind::kMissingParticipant;
+  finding.summary =
+      fmt::format("{} did not come to torch's monitored barrier. {}", Capital(Ranks(finding.culprits)), told);
+  finding.evidence.insert(finding.evidence.begin(), ends.begin(), ends.end());
+  finding.next_steps = {fmt::format(
+      "look at where {} stood, or why it left: a branch, an early return, a lock or a file", Ranks(finding.culprits))};
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> FindDeaths(const Facts& facts) {
@@ -189,6 +225,7 @@ std::vector<Finding> FindDeaths(const Facts& facts) {
   const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   const std::vector<Death> deaths = Deaths(view, graph);
+  if (auto absent = FindAbsent(view, graph, deaths)) return {*std::move(absent)};
   // Whom MPI_Finalize has let go has done what it had to: who waits for it may be in the wrong, or the launcher, ended
   // from outside, has released it.
   const auto was_let_go = [&](const Death& death) { return HasLeftFinalize(*view.processes[death.process].box); };

@@ -233,6 +233,7 @@ std::optional<Certainty> CertaintyOfDeath(const View& view, const Death& death) 
     return Certainty::kLikely;
   }
   if (IsVerdictOfItsOwn(view, death)) return std::nullopt;
+  if (death.said.of_a_peer()) return Certainty::kSuspected;
   if (outcome.what != Observed::kGone) return Certainty::kLikely;
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;

@@ -3,6 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
 
 #include "core/view/process_end.h"
 
@@ -119,6 +123,37 @@ bool DeathCause::out_of_memory() const {
 bool DeathCause::worker() const {
   return exception != nullptr && exception->language == Language::kPython &&
          exception->message.starts_with("DataLoader worker (pid");
+}
+
+bool DeathCause::of_a_peer() const {
+  // Of gloo, of torch's stores and process groups, of sockets.
+  constexpr std::string_view kPhrases[] = {"failed to pass monitoredBarrier", "successfully reached monitoredBarrier",
+                                           "Connection closed by peer",       "Connection reset by peer",
+                                           "Application timeout caused pair", "Broken pipe",
+                                           "remote process exited",           "Timed out waiting"};
+  return exception != nullptr && exception->language == Language::kPython &&
+         std::any_of(std::begin(kPhrases), std::end(kPhrases),
+                     [&](std::string_view phrase) { return exception->message.find(phrase) != std::string::npos; });
+}
+
+// "[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 20000 ms"
+std::vector<int> DeathCause::absent() const {
+  std::vector<int> ranks;
+  const std::size_t end =
+      exception == nullptr ? std::string::npos : exception->message.find(" failed to pass monitored");
+  if (end == std::string::npos) return ranks;
+  const std::string before = exception->message.substr(0, end);
+  std::size_t at = before.rfind("Ranks ");
+  if (at == std::string::npos) return ranks;
+  for (at += std::string_view("Ranks ").size(); at < before.size();) {
+    char* after = nullptr;
+    const long rank = std::strtol(before.c_str() + at, &after, 10);
+    if (after == before.c_str() + at || rank < 0 || rank > INT_MAX) return ranks;
+    ranks.push_back(static_cast<int>(rank));
+    at = static_cast<std::size_t>(after - before.c_str());
+    while (at < before.size() && (before[at] == ',' || before[at] == ' ')) ++at;
+  }
+  return ranks;
 }
 
 DeathCause ExplainDeath(const Process& process) {

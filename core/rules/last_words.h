@@ -20,6 +20,8 @@ struct DeathCause {
   const reader::NcclError* error = nullptr;  // the first it has not got over, and has not brought about itself
   bool out_of_memory() const;                // by an allocation or an exception of that kind
   bool worker() const;                       // torch's exception about the end of a worker of a data loader
+  bool of_a_peer() const;                    // an exception over what another rank did, or did not do
+  std::vector<int> absent() const;           // ranks that torch's monitored barrier has missed
   bool nothing() const { return !signal && !handled && !exception && !allocation && !error; }
 };
 DeathCause ExplainDeath(const Process& process);

@@ -234,6 +234,9 @@ std::vector<std::string> NextSteps(Kind kind, const Process& process, const Deat
     steps.push_back("reduce its use of host memory: data loader workers, pinned buffers, checkpoints and caches");
     return steps;
   }
+  if (said.of_a_peer())
+    return {
+        "look first at the rank that its exception speaks of, and at ranks that ended before it or stand elsewhere"};
   if (said.worker())
     return {
         "find what ended the worker: `dmesg -T | grep -iE 'oom|killed process|segfault'` on its host, and the worker's "

@@ -327,7 +327,8 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.unsettled = !difference.everybody_arrived;
   finding.summary = Summary(view, comm, difference, blame);
   AddEvidence(view, comm, difference, blame, &finding);
-  const std::string other_calls = difference.other_operation ? "" : WhyOtherCalls(view, comm, difference, blame);
+  const std::string other_calls =
+      difference.other_operation || blame.open ? "" : WhyOtherCalls(view, comm, difference, blame);
   if (!other_calls.empty())
     finding.evidence.push_back("most likely these are two calls of the program, not one with different arguments: " +
                                other_calls);

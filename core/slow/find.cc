@@ -209,6 +209,9 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
+  if (findings.empty())
+    for (const Straggler& found : FindStragglersByOwnTime(table, kLeastShareLost))
+      findings.push_back(StragglerFinding(view, table, found));
   SortByOnset(&findings);
   if (const auto found = FindRise(table, kLeastRegression)) {
     Finding rise = RegressionFinding(view, table, *found);

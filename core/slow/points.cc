@@ -33,6 +33,41 @@ Points PointsOfCalls(const StepTable& table) {
   return points;
 }
 
+Points PointsOfOwnTime(const StepTable& table) {
+  bool blocks = false, collectives_tell = false;
+  for (const auto& row : table.parts)
+    for (const StepPart& part : row) {
+      blocks = blocks || part.idle_ns > 0;
+      collectives_tell = collectives_tell || part.late_ns != 0 || part.kernel_late_ns != 0;
+    }
+  if (!blocks || collectives_tell) return {};
+  const auto blocked = [](const StepPart& part) { return static_cast<double>(part.duration_ns - part.compute_ns()); };
+  Points points;
+  std::vector<double> usual, waited;  // by step: outside of calls, and for how long the one waited that waited longest
+  for (std::size_t step = 0; step < table.steps(); ++step) {
+    points.first.push_back(step);
+    points.step_ns.push_back(LengthOf(table, step));
+    std::vector<double> own;
+    waited.push_back(0);
+    for (const auto& row : table.parts) {
+      own.push_back(static_cast<double>(row[step].compute_ns()));
+      waited.back() = std::max(waited.back(), blocked(row[step]));
+    }
+    usual.push_back(Median(std::move(own)));
+  }
+  for (const auto& row : table.parts) {
+    std::vector<double>& late = points.late.emplace_back();
+    // What a rank does before its next step's first call the others wait for in that step.
+    for (std::size_t step = 0; step < row.size(); ++step) {
+      const std::size_t next = std::min(step + 1, row.size() - 1);
+      const double spared = std::max(waited[step] - blocked(row[step]), waited[next] - blocked(row[next]));
+      late.push_back(std::min(static_cast<double>(row[step].compute_ns()) - usual[step], spared) /
+                     points.step_ns[step]);
+    }
+  }
+  return points;
+}
+
 Points PointsOfKernels(const StepTable& table) {
   Points points;
   points.by_kernels = true;

@@ -23,7 +23,10 @@ struct Points {
   bool single_steps() const { return first.empty() || first.back() + 1 == first.size(); }
 };
 
-Points PointsOfCalls(const StepTable& table);    // by when ranks called, or for how long they were in a call
+Points PointsOfCalls(const StepTable& table);  // by when ranks called, or for how long they were in a call
+// By how much longer each rank was outside of calls that block, and waited less in them: where neighbours exchange
+// messages the others wait for whoever waits for nobody. Empty: collectives tell who is late, or no call blocks.
+Points PointsOfOwnTime(const StepTable& table);
 Points PointsOfKernels(const StepTable& table);  // by how long NCCL's kernels ran; empty: too few were timed
 // The same of single steps, as far as the kernels that were timed in each of them tell it. Empty: none was timed.
 Points PointsOfTimedKernels(const StepTable& table);

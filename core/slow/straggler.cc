@@ -247,6 +247,19 @@ void Find(const StepTable& table, const Points& points, double least, std::vecto
 
 }  // namespace
 
+std::vector<Straggler> FindStragglersByOwnTime(const StepTable& table, double least) {
+  std::vector<Straggler> all;
+  if (table.ranks.size() < 3 || table.steps() < kFewestPoints) return all;
+  const Points points = PointsOfOwnTime(table);
+  if (points.size() == 0) return all;
+  // A scheduler keeps this rank or that from its processor now and then.
+  constexpr double kAboveScheduling = 3;
+  Find(table, points, least, &all);
+  if (all.empty()) AddNowAndThen(points, kAboveScheduling * least, &all);
+  for (Straggler& found : all) found.by_messages = true;
+  return all;
+}
+
 std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
   std::vector<Straggler> all;
   if (table.ranks.size() < 2 || table.steps() < kFewestPoints) return all;

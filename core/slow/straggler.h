@@ -11,6 +11,7 @@ namespace ncclwatch::diagnosis {
 struct Straggler {
   std::vector<std::size_t> rows;  // of the table: who is late
   bool now_and_then = false;      // else in nearly every step
+  bool by_messages = false;       // neighbours' messages tell it: nobody else spends so much time outside of MPI
   bool by_kernels = false;        // NCCL's kernels tell it, not the calls: the host may be in time, and the GPU late
   double share = 0;               // of the time that is lost: the others were all there
   double certainty = 0;           // standard errors between it and no lateness; of now and then: -log10 of chance
@@ -27,5 +28,9 @@ struct Straggler {
 // lateness is below `least` of the step is nobody's matter. Silent too about fewer than 20 steps, about what may be
 // chance, where 200 us of a step are not lost, and where half of the ranks or more are late.
 std::vector<Straggler> FindStragglers(const StepTable& table, double least);
+
+// The same where ranks wait for their neighbours' messages alone, as in halo exchanges. Not for pipelines: a stage may
+// have more to do than another.
+std::vector<Straggler> FindStragglersByOwnTime(const StepTable& table, double least);
 
 }  // namespace ncclwatch::diagnosis

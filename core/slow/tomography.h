@@ -44,6 +44,6 @@ struct SlowParts {
 // `slow` and `fast`: indices into the table's transfers. Exact for one and for two components; beyond, the fewest that
 // a greedy search finds. None: nothing explains it, or no transfer between hosts is fast.
 std::optional<SlowParts> ExplainSlow(const StepTable& table, const Topology& topology,
-                                       const std::vector<std::size_t>& slow, const std::vector<std::size_t>& fast);
+                                     const std::vector<std::size_t>& slow, const std::vector<std::size_t>& fast);
 
 }  // namespace ncclwatch::diagnosis

@@ -21,6 +21,29 @@ from slow_file import slow_file  # noqa: E402
 
 ROOT = os.path.join(HERE, "..", "..")
 @case
+def straggler_of_a_halo_exchange(sandbox):
+    """Its ranks wait for their neighbours' messages alone. What a step is may be one exchange, or those up to the next
+    reduction."""
+    job = mpi(sandbox, "halo", 1300, 8000, 2, 400, 6000, "sleep")
+    status, findings = job.diagnose()
+    check_equal((status, [(one["kind"], one["culprits"]) for one in findings]), (1, [("straggler", [2])]), f"{findings}")
+    check(0.2 < findings[0]["share_lost"] < 0.6, f"{findings[0]['share_lost']}")
+    check(len(job.lines) == 1 and "Rank 2 comes" in job.lines[0], f"said once while the job runs: {job.lines}")
+
+
+@soak_case
+def halo_exchange_with_a_file(sandbox):
+    status, findings = mpi(sandbox, "halo", 1300, 8000, 1, 0, 0, "fsync").diagnose()
+    check_equal((status, [one["culprits"] for one in findings]), (1, [[1]]), f"{findings}")
+    check(findings[0]["kind"] in ("straggler", "blocking_checkpoint"), f"{findings}")
+
+
+@soak_case
+def healthy_halo_exchange(sandbox):
+    mpi(sandbox, "halo", 1300, 8000, -1, 0, 0, "sleep").check_quiet()
+
+
+@case
 def straggler_of_nccl(sandbox):
     example(sandbox, "straggler", "--step", "200", "--steps", "900").check_straggler(2, 200, (0.1, 0.4))
 

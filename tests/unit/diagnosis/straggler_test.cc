@@ -110,5 +110,61 @@ TEST(Straggler, FewStepsTellNothing) {
   EXPECT_FALSE(FindStraggler(StepTable(), kLeastShareLost));
 }
 
+// Ranks on a ring wait for the messages of their two neighbours alone: who is late makes these late, and they theirs.
+// No collective tells who comes last.
+StepTable Halo(const Plan& plan, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> jitter(1 - plan.jitter, 1 + plan.jitter);
+  StepTable table;
+  for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+    table.ranks.push_back(static_cast<int>(rank));
+    table.parts.emplace_back(plan.steps);
+  }
+  // Of each rank: when it makes the first call of the step, and when its exchange is over.
+  std::vector<std::int64_t> called(plan.ranks), over(plan.ranks);
+  for (std::size_t step = 0; step <= plan.steps; ++step) {
+    const std::vector<std::int64_t> before = called, ended = over;
+    for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+      const bool slow = rank == plan.slow && step >= plan.from && step % plan.every == 0;
+      called[rank] = over[rank] + static_cast<std::int64_t>(kStep_ns * jitter(random) * (slow ? 1 + plan.by : 1));
+    }
+    for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+      const std::size_t left = (rank + plan.ranks - 1) % plan.ranks, right = (rank + 1) % plan.ranks;
+      over[rank] = std::max({called[rank], called[left], called[right]}) + kCommunication_ns;
+      if (step == 0) continue;
+      StepPart& part = table.parts[rank][step - 1];
+      part.began_ns = before[rank];
+      part.duration_ns = called[rank] - before[rank];
+      part.idle_ns = ended[rank] - before[rank];
+    }
+  }
+  return table;
+}
+
+TEST(StragglerByOwnTime, OfNeighboursTheOneThatWaitsForNobody) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const StepTable table = Halo({8, 200, seed % 8, 60, 0.3}, seed);
+    EXPECT_TRUE(FindStragglers(table, kLeastShareLost).empty()) << seed;
+    const std::vector<Straggler> all = FindStragglersByOwnTime(table, kLeastShareLost);
+    ASSERT_EQ(all.size(), 1u) << seed;
+    EXPECT_EQ(all.front().rows, std::vector<std::size_t>{seed % 8}) << seed;
+    EXPECT_NEAR(static_cast<double>(all.front().onset), 60, 10) << seed;
+  }
+}
+
+TEST(StragglerByOwnTime, NowAndThen) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const auto all = FindStragglersByOwnTime(Halo({8, 200, seed % 8, 0, 4.0, 20}, seed), kLeastShareLost);
+    ASSERT_EQ(all.size(), 1u) << seed;
+    EXPECT_EQ(all.front().rows, std::vector<std::size_t>{seed % 8}) << seed;
+    EXPECT_TRUE(all.front().now_and_then) << seed;
+  }
+}
+
+TEST(StragglerByOwnTime, NobodyIsAccusedOfJitter) {
+  for (unsigned seed = 0; seed < 50; ++seed)
+    EXPECT_TRUE(FindStragglersByOwnTime(Halo({8, 200, SIZE_MAX, 0, 0, 1, 0.1}, seed), kLeastShareLost).empty()) << seed;
+}
+
 }  // namespace
 }  // namespace ncclwatch::diagnosis
