@@ -3,8 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <climits>
-#include <cstdlib>
+#include <charconv>
 #include <iterator>
 #include <string_view>
 
@@ -143,15 +142,16 @@ std::vector<int> DeathCause::absent() const {
       exception == nullptr ? std::string::npos : exception->message.find(" failed to pass monitored");
   if (end == std::string::npos) return ranks;
   const std::string before = exception->message.substr(0, end);
-  std::size_t at = before.rfind("Ranks ");
+  const std::size_t at = before.rfind("Ranks ");
   if (at == std::string::npos) return ranks;
-  for (at += std::string_view("Ranks ").size(); at < before.size();) {
-    char* after = nullptr;
-    const long rank = std::strtol(before.c_str() + at, &after, 10);
-    if (after == before.c_str() + at || rank < 0 || rank > INT_MAX) return ranks;
-    ranks.push_back(static_cast<int>(rank));
-    at = static_cast<std::size_t>(after - before.c_str());
-    while (at < before.size() && (before[at] == ',' || before[at] == ' ')) ++at;
+  const char* next = before.data() + at + std::string_view("Ranks ").size();
+  const char* const last = before.data() + before.size();
+  while (next < last) {
+    int rank = 0;
+    const auto [after, trouble] = std::from_chars(next, last, rank);
+    if (trouble != std::errc() || rank < 0) break;
+    ranks.push_back(rank);
+    next = std::find_if(after, last, [](char c) { return c >= '0' && c <= '9'; });
   }
   return ranks;
 }

@@ -161,6 +161,38 @@ TEST(LastWords, APythonExceptionIsReportedWithItsLine) {
              "exited with status 1: uncaught ValueError: batch is empty (train.py:41 in step)");
 }
 
+TEST(LastWords, AnExceptionOverAPeerIsNoCertainFault) {
+  Job job(4);
+  job.Done(Range(0, 4), kWorld, AllReduce());
+  Raises(&job, 1, format::Language::kPython, "RuntimeError",
+         "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.");
+  Exits(&job, 1, 1);
+  const Diagnosis diagnosis = job.Diagnose();
+  ASSERT_FALSE(diagnosis.clean());
+  EXPECT_EQ(diagnosis.findings.front().certainty, Certainty::kSuspected);
+  EXPECT_HAS(diagnosis.findings.front().next_steps.front(), "the rank that its exception speaks of");
+}
+
+TEST(LastWords, RanksThatAMonitoredBarrierHasMissed) {
+  Job job(4);
+  job.Done(Range(0, 4), kWorld, AllReduce());
+  Raises(&job, 0, format::Language::kPython, "RuntimeError",
+         "[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 20000 ms", "/app/train.py:57 in main");
+  Exits(&job, 0, 1);
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2, 3});
+}
+
+TEST(LastWords, ADataLoadersWorker) {
+  Job job(2);
+  Raises(&job, 1, format::Language::kPython, "RuntimeError",
+         "DataLoader worker (pid 4711) is killed by signal: Killed. ", "/app/train.py:57 in main");
+  Exits(&job, 1, 1);
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {1});
+  EXPECT_EQ(diagnosis.findings.front().summary.find("train.py:57"), std::string::npos);
+  EXPECT_TRUE(Tells(diagnosis, "that line is not the cause"));
+}
+
 TEST(LastWords, ASignalThatAHandlerTookLongAgoIsNotReportedOf) {
   Job job = Running(2);
   Crash(&job, 1, SIGSEGV, format::kSignalHandled);
