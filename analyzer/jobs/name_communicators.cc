@@ -14,6 +14,7 @@
 
 #include "analyzer/files/descriptor.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/stacks/precedence.h"
 #include "analyzer/stacks/python/groups.h"
 #include "core/reader/box.h"
 
@@ -105,6 +106,7 @@ std::string NameCommunicators(const std::string& box) {
   for (const Communicator& one : image.communicators)
     if (IsUnnamed(one)) handles.push_back(one.handle);
   if (handles.empty() || !IsHere(image) || !ProcessThere(image.pid, image.start_time)) return {};
+  stacks::TakePrecedence();
   stacks::Memory memory(static_cast<int>(image.pid));
   stacks::Modules modules(&memory, nullptr);
   const std::vector<ProcessGroup> groups = stacks::python::ReadGroups(static_cast<int>(image.pid), &modules, handles);

@@ -243,6 +243,26 @@ def check_names(job, place, groups):
         raise Failure(f"{place}: status {done.returncode}, {len(calls)} calls, (rank, name, label): {sorted(wrong)}")
 
 
+def check_named_apart(job, place, scratch):
+    """Two groups with one name are two rows of stats; Perfetto's tracks and the page have the names."""
+    def run(*words):
+        done = subprocess.run([job.build.command, *words], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise Failure(f"{words}: status {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    rows = {line.split()[1] + " " + line.split()[2] for line in run("stats", place).splitlines() if " tp " in line}
+    if len(rows) != 2:
+        raise Failure(f"stats has rows {rows} for the two groups tp")
+    trace, page = os.path.join(scratch, "trace.pftrace"), os.path.join(scratch, "page.html")
+    run("export", "--to", "perfetto", "-o", trace, place)
+    run("report", "-o", page, place)
+    for path, wanted in ((trace, b"twin ("), (page, b"twin")):
+        with open(path, "rb") as file:
+            if wanted not in file.read():
+                raise Failure(f"{path} does not have {wanted}")
+
+
 def run_group_names(build, seed=0, mode="run"):
     """Communicators bear the names of torch's groups, in live boxes, in a recording, and in what is made of them."""
     for backend in ("ctypes_nccl", "late_nccl"):
@@ -257,6 +277,7 @@ def run_group_names(build, seed=0, mode="run"):
                     raise Failure(f"status {status}\n{job.output()[-3000:]}")
                 groups = named_groups(prefix)
                 check_names(job, recording, groups)
+                check_named_apart(job, recording, scratch)
     return {}
 
 

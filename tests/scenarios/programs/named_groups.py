@@ -47,14 +47,14 @@ def add(group, name):
 
 
 add(dist.group.WORLD, "default_pg")
+# Only its members make it: the groups of ranks 0 and 1 are not made in the order of those of 2 and 3.
+side = [0, 1] if rank < 2 else [2, 3]
+add(dist.new_group(side, use_local_synchronization=True, group_desc=f"side {side[0]}"), f"side {side[0]}")
 add(dist.new_group([0, 1], group_desc="pair"), "pair")
 add(dist.new_group([0, 1], group_desc="twin"), "twin")
 add(dist.new_group([0, 1, 2]), "")
 add(dist.new_group([1, 2, 3], group_desc="a description that is longer than a label's room"),
     "a description that is longer than a label's roo")
-# Only its members make it: the groups of ranks 0 and 1 are not made in the order of those of 2 and 3.
-side = [0, 1] if rank < 2 else [2, 3]
-add(dist.new_group(side, use_local_synchronization=True, group_desc=f"side {side[0]}"), f"side {side[0]}")
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
 for dimension in ("tp", "dp"):
     add(mesh.get_group(dimension), dimension)
