@@ -184,9 +184,8 @@ bool WaitsForJoining(const View& view, const WaitGraph& graph, const CommView& c
   };
   const std::vector<int>& waits = graph.out[static_cast<std::size_t>(node)];
   return graph.blocked[static_cast<std::size_t>(node)] == 0 && comm.members.size() > missing && !waits.empty() &&
-         std::all_of(waits.begin(), waits.end(), [&](int wait) {
-           return joining(graph.waits[static_cast<std::size_t>(wait)].other);
-         });
+         std::all_of(waits.begin(), waits.end(),
+                     [&](int wait) { return joining(graph.waits[static_cast<std::size_t>(wait)].other); });
 }
 
 // Who has not joined, lives and waits for nobody; only those that others wait for already, or are in no call at all.
