@@ -11,6 +11,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/name_communicators.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/meanwhile/sampling.h"
 #include "analyzer/stacks/dump.h"
@@ -31,7 +32,7 @@ constexpr char kStacksHelp[] =
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
 struct StacksRequest {
-  std::vector<std::string> words, threads, ranks, started, crashes, samples, meanwhile;
+  std::vector<std::string> words, threads, ranks, started, crashes, samples, meanwhile, unnamed;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
@@ -61,6 +62,12 @@ void Declare(Options* options, StacksRequest* request) {
   options
       ->add_option("--crash", request->crashes,
                    "unwind the sample that a dead process left in this black box, and complete the box")
+      ->type_name("BOX")
+      ->group(kInternal)
+      ->allow_extra_args(false);
+  options
+      ->add_option("--names", request->unnamed,
+                   "write the names of the process's groups into this black box, as labels of its communicators")
       ->type_name("BOX")
       ->group(kInternal)
       ->allow_extra_args(false);
@@ -156,10 +163,11 @@ void Show(const StacksRequest& request, const std::vector<stacks::ProcessStacks>
   }
 }
 
-int UnwindCrashes(const Command& self, const std::vector<std::string>& boxes) {
+// Completes each of the boxes.
+int Complete(const Command& self, const std::vector<std::string>& boxes, std::string (*complete)(const std::string&)) {
   int status = kDone;
   for (const std::string& box : boxes) {
-    const std::string reason = KeepCrashFrames(box);
+    const std::string reason = complete(box);
     if (reason.empty()) continue;
     Complain(self.name, "{}", reason);
     status = kUnreadable;
@@ -238,7 +246,8 @@ int Stacks(const Command& self, const Arguments& arguments) {
   if (!late) return UsageError(self, "--meanwhile takes a pid, a colon and nanoseconds");
   if (!late->empty() && (request.into.empty() || request.words.size() != 1))
     return UsageError(self, "--meanwhile needs --into and one run directory");
-  if (!request.crashes.empty()) return UnwindCrashes(self, request.crashes);
+  if (!request.crashes.empty()) return Complete(self, request.crashes, &KeepCrashFrames);
+  if (!request.unnamed.empty()) return Complete(self, request.unnamed, &NameCommunicators);
   if (!request.samples.empty()) return UnwindSamples(self, request);
   if (!late->empty()) {
     std::vector<meanwhile::Target> subjects;

@@ -175,6 +175,7 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
   absl::flat_hash_map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;  // by host and pid
   if (!request.json) WriteOut(FollowHeading());
   bool first = true;
+  diagnosis::CommunicatorNames names;
   for (;;) {
     const bool alive = AnyAlive(recording.run().boxes);
     std::vector<reader::Failure> failures;
@@ -182,7 +183,8 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
     Sites sites(recording);
     Merge(recording, filter, &failures, [&](const MergedCall& merged, const Facts& facts) {
       if (merged.call.slot < next_slot[{facts.box.host, facts.box.pid}]) return;
-      lines.push_back(request.json ? JsonLine(merged, facts, &sites) : FollowLine(RowOf(merged, facts, &sites)));
+      lines.push_back(request.json ? JsonLine(merged, facts, &sites)
+                                   : FollowLine(RowOf(merged, facts, &sites), &names));
     });
     for (const ProcessRecording& process : recording.processes())
       next_slot[{process.process().host, process.process().pid}] = process.end_slot();

@@ -59,10 +59,10 @@ double ShareOf(std::int64_t part, std::int64_t total) {
   return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
 }
 
-std::string NameOf(const Tally& tally, std::uint64_t communicator) {
-  const auto on = tally.communicators().find(communicator);
-  if (on != tally.communicators().end() && !on->second.label.empty()) return Printable(on->second.label);
-  return communicator == 0 ? "" : diagnosis::Hex16(communicator).substr(0, 8);
+diagnosis::CommunicatorNames NamesOf(const Tally& tally) {
+  diagnosis::CommunicatorNames names;
+  for (const auto& [id, one] : tally.communicators()) names.Add(id, one.label);
+  return names;
 }
 
 std::string TypeOf(std::uint8_t dtype) {
@@ -89,12 +89,14 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
                {"KERNEL"}});
   const auto rows = tally.sums();
   const std::int64_t total = TotalOf(tally);
+  const diagnosis::CommunicatorNames names = NamesOf(tally);
   const auto time = [](std::int64_t ns) { return DurationText(absl::Nanoseconds(ns)); };
   for (std::size_t i = 0; i < rows.size() && (most == 0 || i < most); ++i) {
     const auto& [key, sum] = rows[i];
     const auto bandwidth = BandwidthIn(tally, key, *sum);
-    table.Add({by.op ? std::string(functions::OpName(key.function)) : "", NameOf(tally, key.communicator),
-               TypeOf(key.dtype), by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
+    table.Add({by.op ? std::string(functions::OpName(key.function)) : "",
+               key.communicator == 0 ? "" : Printable(names.Short(key.communicator)), TypeOf(key.dtype),
+               by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
                fmt::format("{}", sum->calls), time(sum->TotalNs()),
                fmt::format("{:.1f} %", 100 * ShareOf(sum->TotalNs(), total)), time(DurationsOf(*sum).Quantile(0.5)),
                time(DurationsOf(*sum).Quantile(0.99)), time(DurationsOf(*sum).most()), time(sum->wait_ns),

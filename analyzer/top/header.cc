@@ -77,9 +77,9 @@ void AddCommunicators(const Job& job, std::vector<Line>* lines) {
     const Communicator& one = job.communicators[i];
     const std::string seen = one.seen < one.size ? fmt::format(" ({} shown)", one.seen) : "";
     const std::string position = one.position ? fmt::format(", position {}", *one.position) : "";
-    lines->push_back({fmt::format("communicator {}: {} ranks{}{}{}", NameOf(one.id, one.label), one.size, seen,
-                                  position, LastText(one)),
-                      one.behind > 1 ? Colour::kYellow : Colour::kNone});
+    lines->push_back(
+        {fmt::format("communicator {}: {} ranks{}{}{}", NameOf(job, one.id), one.size, seen, position, LastText(one)),
+         one.behind > 1 ? Colour::kYellow : Colour::kNone});
   }
   if (job.communicators.size() > kMostCommunicators)
     lines->push_back(
@@ -88,8 +88,10 @@ void AddCommunicators(const Job& job, std::vector<Line>* lines) {
 
 }  // namespace
 
-std::string NameOf(std::uint64_t communicator, const std::string& label) {
-  return label.empty() ? diagnosis::Hex16(communicator) : label;
+std::string NameOf(const Job& job, std::uint64_t communicator) {
+  diagnosis::CommunicatorNames names;
+  for (const Communicator& one : job.communicators) names.Add(one.id, one.label);
+  return names.Short(communicator);
 }
 
 std::string CountText(double per_s) { return per_s < 10 ? fmt::format("{:.1f}", per_s) : fmt::format("{:.0f}", per_s); }

@@ -18,7 +18,8 @@ struct Line {
 // The most telling first. `clock`: the time of day, empty for none.
 std::vector<Line> HeaderOf(const Job& job, const std::string& clock);
 
-std::string NameOf(std::uint64_t communicator, const std::string& label);
+// In words, of a communicator of the job.
+std::string NameOf(const Job& job, std::uint64_t communicator);
 std::string CountText(double per_s);   // "812", "3.5"
 std::string AmountText(double bytes);  // "1.2 GB": powers of 1000
 

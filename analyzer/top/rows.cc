@@ -23,9 +23,8 @@ std::string RankText(const Job& job, const Member& member) {
   return rank < 0 ? "?" : fmt::format("{}", rank);
 }
 
-std::string CommunicatorText(const Job&, const Member& member) {
-  if (member.size == 0) return "-";
-  return NameOf(member.communicator, member.label);
+std::string CommunicatorText(const Job& job, const Member& member) {
+  return member.size == 0 ? "-" : NameOf(job, member.communicator);
 }
 
 std::string StateText(const Job& job, const Member& member) {

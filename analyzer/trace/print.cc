@@ -13,12 +13,16 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::size_t kShortId = 8;  // hexadecimal digits
 constexpr char kFollowed[] = "{:<15} {:>5} {:<10} {:>7} {:<14} {:>10} {:<9} {:<4} {:>5} {:<8} {:>9}  {}\n";
 
-std::string CommunicatorText(const Row& row) {
-  if (!row.label.empty()) return Printable(row.label);
-  return row.communicator == 0 ? "" : diagnosis::Hex16(row.communicator).substr(0, kShortId);
+std::string CommunicatorText(const Row& row, const diagnosis::CommunicatorNames& names) {
+  return row.communicator == 0 ? Printable(row.label) : Printable(names.Short(row.communicator));
+}
+
+diagnosis::CommunicatorNames NamesOf(const std::vector<Row>& rows) {
+  diagnosis::CommunicatorNames names;
+  for (const Row& row : rows) names.Add(row.communicator, row.label);
+  return names;
 }
 
 template <typename Number>
@@ -72,10 +76,11 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
                {"KERNEL", true},
                {"RESULT"},
                {"SITE"}});
+  const diagnosis::CommunicatorNames names = NamesOf(rows);
   for (const Row& row : rows) {
     const bool says_more = wide || (row.result != "success" && !row.result.empty());
     table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
-               CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
+               CommunicatorText(row, names), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
                RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
                TookText(row), KernelText(row.kernel), says_more ? row.result : "", wide ? SiteText(row) : ""});
   }
@@ -87,8 +92,9 @@ std::string FollowHeading() {
                      "RESULT");
 }
 
-std::string FollowLine(const Row& row) {
-  return fmt::format(kFollowed, ClockText(row.time), fmt::format("{}", row.rank), CommunicatorText(row),
+std::string FollowLine(const Row& row, diagnosis::CommunicatorNames* names) {
+  names->Add(row.communicator, row.label);
+  return fmt::format(kFollowed, ClockText(row.time), fmt::format("{}", row.rank), CommunicatorText(row, *names),
                      Text(row.position), row.op, Text(row.count), row.dtype, row.reduction, RootOrPeer(row), row.state,
                      TookText(row), row.result == "success" ? "" : row.result);
 }

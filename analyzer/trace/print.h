@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/trace/row.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 
@@ -14,6 +15,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide);
 
 // For rows that come one by one: fixed widths.
 std::string FollowHeading();
-std::string FollowLine(const Row& row);
+// names: of the rows so far.
+std::string FollowLine(const Row& row, diagnosis::CommunicatorNames* names);
 
 }  // namespace ncclwatch::analyzer

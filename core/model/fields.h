@@ -140,6 +140,7 @@ template <typename Visit, FieldsOf<CallSummary> T>
 void Fields(Visit& visit, T& call) {
   visit("ranks", call.ranks, Form::kRanks);
   visit("communicator", call.communicator, Form::kId);
+  visit("label", call.label);
   visit("position", call.position);
   visit("op", call.op);
   visit("count", call.count);

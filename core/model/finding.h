@@ -171,6 +171,7 @@ struct SourcePlace {
 struct CallSummary {
   std::vector<int> ranks;
   std::uint64_t communicator = 0;
+  std::string label;  // of the communicator
   std::uint64_t position = 0;
   std::optional<std::string> op;  // "AllReduce", ...; none: not called
   std::optional<std::uint64_t> count;

@@ -83,6 +83,25 @@ std::string Ranks(const std::vector<int>& ascending) {
 
 std::string Hex16(std::uint64_t value) { return Format("%016llx", static_cast<unsigned long long>(value)); }
 
+void CommunicatorNames::Add(std::uint64_t id, const std::string& label) {
+  if (!label.empty() && labels_.try_emplace(id, label).second) ++bearers_[label];
+}
+
+std::string CommunicatorNames::Name(std::uint64_t id, std::size_t digits, std::string_view quote) const {
+  const std::string number = Hex16(id).substr(0, digits);
+  const auto label = labels_.find(id);
+  if (label == labels_.end()) return number;
+  const std::string name = fmt::format("{}{}{}", quote, label->second, quote);
+  return bearers_.at(label->second) > 1 ? name + " " + number : name;
+}
+
+std::string CommunicatorNames::Short(std::uint64_t id) const {
+  constexpr std::size_t kDigits = 8;
+  return Name(id, kDigits, "");
+}
+
+std::string CommunicatorNames::Long(std::uint64_t id) const { return Name(id, std::string::npos, "\""); }
+
 std::string Hex(std::uint64_t value) { return Format("0x%llx", static_cast<unsigned long long>(value)); }
 
 std::string Seconds(std::int64_t nanoseconds) {

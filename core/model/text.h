@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,5 +32,19 @@ std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (s
 std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns);
 std::string LineText(const SourcePlace& source);  // "train.cc:212 in Step"
 std::vector<int> SortedUnique(std::vector<int> ranks);
+
+// Names for communicators, of which several may have one label.
+class CommunicatorNames {
+ public:
+  void Add(std::uint64_t id, const std::string& label);
+  std::string Short(
+      std::uint64_t id) const;  // "tp", "tp f735e60c" if others are called so too, "f735e60c" without label
+  std::string Long(std::uint64_t id) const;  // in quotes, or the whole identity
+
+ private:
+  std::string Name(std::uint64_t id, std::size_t digits, std::string_view quote) const;
+  std::map<std::uint64_t, std::string> labels_;
+  std::map<std::string, std::size_t> bearers_;
+};
 
 }  // namespace ncclwatch::diagnosis

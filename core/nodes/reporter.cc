@@ -55,13 +55,15 @@ bool Reporter::StandsStill(const Member& member, std::int64_t now_ns) const {
 bool Reporter::SeeMember(const MemberNow& now, std::int64_t now_ns, Member* member) const {
   const Progress progress{now.state,     now.entered, now.returned, now.outstanding,
                           now.creations, now.empties, now.sends,    now.receives};
-  // The GPU is told once the communicator is made.
-  const bool same = member->id == now.id && member->generation == now.generation && member->gpu == now.gpu;
+  // The GPU is told once the communicator is made, its name perhaps later.
+  const bool same = member->id == now.id && member->generation == now.generation && member->gpu == now.gpu &&
+                    member->label == now.label;
   if (!same || member->since_ns == 0) {
     *member = {};
     member->id = now.id;
     member->generation = now.generation;
     member->gpu = now.gpu;
+    member->label = now.label;
     // For how long it has stood still already nobody can say better than its newest call.
     member->since_ns = std::min(now_ns, std::max(now.last_entered_ns, now.created_ns));
   } else if (progress != member->seen) {

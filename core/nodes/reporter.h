@@ -49,6 +49,7 @@ class Reporter {
     std::uint32_t generation = 0;
     std::uint64_t id = 0;
     std::string gpu;
+    std::string label;
     Progress seen, reported;
     std::int64_t since_ns = 0;   // when `seen` changed
     Check reported_check, pace;  // pace: the roundest one since the last message, position 0 for none

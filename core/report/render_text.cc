@@ -67,14 +67,16 @@ std::string Table(const std::vector<CallSummary>& calls) {
   constexpr std::size_t kMostCall = 44;
   std::vector<Row> rows = {{"RANKS", "CALL", "STATE", "SINCE", "FROM"}};
   bool several = false;
+  CommunicatorNames names;
   for (const CallSummary& call : calls) {
+    names.Add(call.communicator, call.label);
     several = several || call.communicator != calls.front().communicator || call.position != calls.front().position;
   }
   for (const CallSummary& call : calls) {
     Row row;
     row.ranks = Cut(RankSet(call.ranks), kMostRanks);
     row.call = call.op ? CallText(call) : "-";
-    if (several) row.call += " " + Hex16(call.communicator).substr(0, 8);
+    if (several) row.call += " " + names.Short(call.communicator);
     if (several && call.position != format::kNotMatched) row.call += "#" + std::to_string(call.position);
     row.call = Cut(row.call, kMostCall);
     row.state = StateText(call);
@@ -128,8 +130,8 @@ std::string Places(const Finding& finding, std::size_t columns) {
 std::string Story(const Finding& finding, std::size_t columns) {
   std::string out = "\n" + Wrapped("  ", finding.summary, columns) + "\n" + Places(finding, columns);
   if (finding.communicator) {
-    std::string line = "  communicator " + Hex16(finding.communicator->id);
-    if (!finding.communicator->label.empty()) line += " \"" + finding.communicator->label + "\"";
+    const std::string id = Hex16(finding.communicator->id), &label = finding.communicator->label;
+    std::string line = "  communicator " + (label.empty() ? id : "\"" + label + "\" (" + id + ")");
     line += ", " + Plural(finding.communicator->size, "rank");
     if (!finding.communicator->members.empty()) line += ": " + RankSet(finding.communicator->members);
     if (finding.position) line += "; position " + std::to_string(*finding.position);

@@ -29,7 +29,7 @@ void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& no
 
 std::string LaunchText(const View& view, const Instance& instance, const Call& call) {
   const std::string_view unit = IsMessage(call) ? "message " : "collective ";
-  return CallText(call) + " on communicator " + Hex16(view.comms[instance.comm].id) + " (" + std::string(unit) +
+  return CallText(call) + " on communicator " + view.comms[instance.comm].name + " (" + std::string(unit) +
          std::to_string(instance.position) + ")";
 }
 

@@ -78,6 +78,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   CallSummary summary;
   summary.ranks = {member.node >= 0 ? view.nodes[member.node].rank : -1};
   summary.communicator = comm.id;
+  summary.label = comm.label;
   summary.position = position;
   summary.state = StateAt(member, position, call);
   if (call == nullptr) return summary;
@@ -119,6 +120,7 @@ std::vector<CallSummary> DescribeCalls(const View& view, const CommView& comm, s
   }
   CallSummary unseen;
   unseen.communicator = comm.id;
+  unseen.label = comm.label;
   unseen.position = position;
   unseen.state = CallState::kNotObserved;
   for (std::uint32_t rank = 0; rank < comm.job_ranks.size(); ++rank) {
@@ -201,8 +203,7 @@ std::string CallText(const Call& call) {
 }
 
 std::string CommText(const CommView& comm) {
-  std::string text = (IsWindow(comm) ? "window " : IsFile(comm) ? "file " : "communicator ") + Hex16(comm.id);
-  if (!comm.label.empty()) text += " \"" + comm.label + "\"";
+  std::string text = (IsWindow(comm) ? "window " : IsFile(comm) ? "file " : "communicator ") + comm.name;
   return text + " (" + Plural(comm.size, "rank") + ")";
 }
 
@@ -251,7 +252,7 @@ std::string WhereText(const View& view, const Node& node) {
   for (const auto& at : node.memberships) {
     const Member& member = view.member(at);
     if (member.comm->index == call.communicator && member.comm->generation == call.generation) {
-      text += " on communicator " + Hex16(member.comm->id);
+      text += " on communicator " + view.comms[at.first].name;
     }
   }
   const bool inside = call.returned_ns == 0;

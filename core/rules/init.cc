@@ -21,6 +21,7 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   CallSummary call;
   call.ranks = {RankOf(view, member)};
   call.communicator = comm.id;
+  call.label = comm.label;
   call.mpi = (member.comm->flags & format::kCommMpi) != 0;
   if (!call.mpi) call.op = comm.parent == 0 ? "CommInitRank" : "CommSplit";
   call.state = IsJoining(view, member) ? CallState::kEntered : CallState::kReturned;
@@ -61,6 +62,7 @@ std::vector<CallSummary> Calls(const View& view, const CommView& comm, const std
   for (const bool seen : {true, false}) {
     CallSummary absent;
     absent.communicator = comm.id;
+    absent.label = comm.label;
     absent.state = seen ? CallState::kNotCalled : CallState::kNotObserved;
     for (const MissingRank& absentee : absentees) {
       if (comm.OfRank(absentee.comm_rank) != nullptr && comm.parent == 0) continue;  // inside, and stands still there
@@ -173,6 +175,19 @@ void NameByStride(const View& view, const CommView& comm, std::vector<MissingRan
   }
 }
 
+// It waits, but only for ranks that are joining the communicator and so for it: more than are missing. They have come
+// first to what it has left out, or comes to later.
+bool WaitsForJoining(const View& view, const WaitGraph& graph, const CommView& comm, std::size_t missing, int node) {
+  const auto joining = [&](int other) {
+    return std::any_of(comm.members.begin(), comm.members.end(),
+                       [&](const Member& member) { return member.node == other && IsJoining(view, member); });
+  };
+  const std::vector<int>& waits = graph.out[static_cast<std::size_t>(node)];
+  return graph.blocked[static_cast<std::size_t>(node)] == 0 && comm.members.size() > missing && !waits.empty() &&
+         std::all_of(waits.begin(), waits.end(),
+                     [&](int wait) { return joining(graph.waits[static_cast<std::size_t>(wait)].other); });
+}
+
 // Who has not joined, lives and waits for nobody; only those that others wait for already, or are in no call at all.
 enum class Idle { kMissed, kInNoCall, kAny };
 
@@ -237,10 +252,12 @@ std::optional<Absence> FindAbsence(const View& view, const WaitGraph& graph, con
   }
   if (began == INT64_MAX) return std::nullopt;  // nobody alive is waiting
   // Dead ones are dead_rank, and those who wait elsewhere are victims themselves.
+  const std::size_t missing = absentees.size();
   std::erase_if(absentees, [&](const MissingRank& absentee) {
     if (absentee.node < 0) return false;
     const Node& node = view.nodes[absentee.node];
-    if (view.process(node).outcome.gone() || graph.Waits(absentee.node)) return true;
+    const bool waits = graph.Waits(absentee.node) && !WaitsForJoining(view, graph, comm, missing, absentee.node);
+    if (view.process(node).outcome.gone() || waits) return true;
     latest = std::max(latest, node.active_ns);
     return false;
   });
@@ -306,8 +323,8 @@ void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Find
   finding.began_at_ns = ToRealtime(view, began[1]);
   finding.unsettled = comm.members.size() < comm.size;
   finding.summary =
-      fmt::format("The ranks disagree on how many ranks communicator {} has: {}; it can never be created.",
-                  Hex16(comm.id), Join(said, ", "));
+      fmt::format("The ranks disagree on how many ranks communicator {} has: {}; it can never be created.", comm.name,
+                  Join(said, ", "));
   for (const std::string& line : said) finding.evidence.push_back(line + " ranks in the creating call");
   finding.next_steps.push_back(
       "give every rank the same world size: it comes from the launcher (WORLD_SIZE, -np), a "

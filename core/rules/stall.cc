@@ -299,6 +299,7 @@ std::vector<CallSummary> CallsOfPartners(const View& view, const Suspect& suspec
   CallSummary absent;
   absent.ranks = {view.nodes[suspect.node].rank};
   absent.communicator = comm.id;
+  absent.label = comm.label;
   absent.position = suspect.position;
   calls.push_back(std::move(absent));
   return calls;
@@ -316,6 +317,7 @@ std::vector<CallSummary> CallsAtTheEnd(const View& view, const std::vector<const
         Merge(DescribeCall(view, comm, comm.members[wait->member], 0, wait->call), &calls);
     }
     absent.communicator = comm.id;
+    absent.label = comm.label;
     absent.ranks.push_back(view.nodes[suspect->node].rank);
   }
   absent.ranks = SortedUnique(std::move(absent.ranks));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/model/text.h"
 #include "core/reader/left_out.h"
 #include "core/view/clocks.h"
 #include "core/view/process_end.h"
@@ -151,6 +152,9 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
   std::sort(comms.begin(), comms.end(), [](const CommView& a, const CommView& b) {
     return std::make_tuple(b.size, b.members.size(), a.id) < std::make_tuple(a.size, a.members.size(), b.id);
   });
+  CommunicatorNames names;
+  for (const CommView& comm : comms) names.Add(comm.id, comm.label);
+  for (CommView& comm : comms) comm.name = names.Long(comm.id);
   return comms;
 }
 

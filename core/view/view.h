@@ -95,6 +95,7 @@ struct CommView {
   bool sizes_differ = false;
   bool comparable = true;  // false: grown, or unknown identity: members cannot be matched
   std::string label;
+  std::string name;             // for texts: CommunicatorNames::Long
   std::vector<Member> members;  // by rank; only those that a box shows
   std::vector<int> job_ranks;   // by communicator rank, -1 unknown; empty if the size is unknown
 

@@ -36,6 +36,7 @@ __attribute__((section("python.layout"), used)) const struct {
     {"kInterpreterId", SAID(interpreter_state.id)},
     {"kInterpreterThreads", SAID(interpreter_state.threads_head)},
     {"kInterpreterGil", SAID(interpreter_state.ceval_gil)},
+    {"kInterpreterModules", SAID(interpreter_state.imports_modules)},
     {"kGil", SAID(interpreter_state.gil_runtime_state)},
     {"kGilHolder", SAID(interpreter_state.gil_runtime_state_holder)},
     {"kGilLocked", SAID(interpreter_state.gil_runtime_state_locked)},
@@ -90,8 +91,10 @@ __attribute__((section("python.layout"), used)) const struct {
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
     {"kInterpreterGil", INTERPRETER(ceval.gil)},
+    {"kInterpreterModules", INTERPRETER(imports.modules)},
 #else
     {"kInterpreterGil", NONE},
+    {"kInterpreterModules", INTERPRETER(modules)},
 #endif
     {"kGil", 0},
     {"kGilHolder", offsetof(struct _gil_runtime_state, last_holder)},
@@ -156,6 +159,7 @@ __attribute__((section("python.layout"), used)) const struct {
 #endif
     // What the process never says.
     {"kStrWideAfterAscii", sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject)},
+    {"kObjectBytes", sizeof(PyObject)},
 };
 
 // The bits of a str's state are told by an object that has them set.

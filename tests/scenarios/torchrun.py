@@ -1,5 +1,6 @@
 """Real torchrun and DistributedDataParallel, on CPU tensors over softgpu, under watch."""
 
+import json
 import os
 import random
 import shutil
@@ -235,8 +236,104 @@ def run_restart_after_kill(build, seed=0, mode="run"):
             return {}
 
 
+def named_groups(prefix):
+    """{(elements, members): name} as the program gave them."""
+    groups = {}
+    for rank in range(4):
+        with open(f"{prefix}.{rank}") as file:
+            groups.update({(elements, tuple(members)): name for elements, name, members in json.load(file)})
+    return groups
+
+
+def check_names(job, place, groups):
+    """Every call has the name of its group: that of the number of elements and the rank."""
+    done = subprocess.run([job.build.command, "trace", "--json", place], capture_output=True, text=True, timeout=60)
+    calls = [json.loads(line) for line in done.stdout.splitlines()]
+    calls = [call for call in calls if call["op"] == "AllReduce" and call["count"] != 1]
+    wrong = set()
+    for call in calls:
+        (wanted,) = {name for (elements, members), name in groups.items()
+                     if elements == call["count"] and call["rank"] in members}
+        if call["label"] != wanted:
+            wrong.add((call["rank"], wanted, call["label"]))
+    if done.returncode != 0 or not calls or wrong:
+        raise Failure(f"{place}: status {done.returncode}, {len(calls)} calls, (rank, name, label): {sorted(wrong)}")
+
+
+def check_named_apart(job, place, scratch):
+    """Two groups with one name are two rows of stats; Perfetto's tracks and the page have the names."""
+    def run(*words):
+        done = subprocess.run([job.build.command, *words], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise Failure(f"{words}: status {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    rows = {line.split()[1] + " " + line.split()[2] for line in run("stats", place).splitlines() if " tp " in line}
+    if len(rows) != 2:
+        raise Failure(f"stats has rows {rows} for the two groups tp")
+    trace, page = os.path.join(scratch, "trace.pftrace"), os.path.join(scratch, "page.html")
+    run("export", "--to", "perfetto", "-o", trace, place)
+    run("report", "-o", page, place)
+    for path, wanted in ((trace, b"twin ("), (page, b"twin")):
+        with open(path, "rb") as file:
+            if wanted not in file.read():
+                raise Failure(f"{path} does not have {wanted}")
+
+
+def run_group_names(build, seed=0, mode="run"):
+    """Communicators bear the names of torch's groups, in live boxes, in a recording, and in what is made of them."""
+    for backend in ("ctypes_nccl", "late_nccl"):
+        with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
+            prefix, recording = os.path.join(scratch, "groups"), os.path.join(scratch, "recording")
+            line = command(build, os.path.join(PROGRAMS, "named_groups.py"), 4)
+            variables = environment(build, GROUPS_FILE=prefix, GROUPS_BACKEND=backend)
+            with Job(build, [build.command, "run", "--record", recording, "--keep", "--", *line], mode="bare",
+                     environment=variables) as job:
+                status = job.wait(120)
+                if status != 0:
+                    raise Failure(f"status {status}\n{job.output()[-3000:]}")
+                groups = named_groups(prefix)
+                check_names(job, recording, groups)
+                check_named_apart(job, recording, scratch)
+    return {}
+
+
+def run_group_in_verdict(build, seed=0, mode="preload"):
+    """The verdict says in which group it is, on a live job and afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ncclwatch-groups-") as scratch:
+        line, prefix = command(build, os.path.join(PROGRAMS, "named_groups.py"), 4), os.path.join(scratch, "groups")
+        variables = environment(build, GROUPS_FILE=prefix, GROUPS_SKIP="3", NCCLWATCH_TIMEOUT="4")
+        with Job(build, line, mode=mode, environment=variables) as job:
+            job.wait_until(job.fault_ns, 120, "the fault was to happen")
+            job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
+            groups = named_groups(prefix)
+            for document in (job.look(), job.offline()[1]):
+                first = faults.check_finding(document, {"kind": "missing_participant", "certainty": "likely"}, 3, "torchrun")
+                elements = {call["count"] for call in first["calls"] if call["op"]}
+                (name,) = {name for (count, _), name in groups.items() if count in elements}
+                if first["communicator"]["label"] != name or f'communicator "{name}"' not in first["summary"]:
+                    raise Failure(f"the verdict does not name {name}: {first['communicator']}: {first['summary']}")
+    return {}
+
+
+def run_skipped_group(build, seed=0, mode="preload"):
+    """A new_group that one rank leaves out: it waits for the others in the next call, but it is the one that is missing."""
+    script = os.path.join(PROGRAMS, "skipped_group.py")
+    with Job(build, command(build, script, 4, "--rank", 2, "--step", 3), mode=mode,
+             environment=environment(build, NCCLWATCH_TIMEOUT="4")) as job:
+        job.wait_until(job.fault_ns, 120, "the fault was to happen")
+        job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
+        for document in (job.look(), job.offline()[1]):
+            first = faults.check_finding(document, {"kind": "initialization_hang", "certainty": "likely"}, 2, "torchrun")
+            calls = {call["state"]: call["ranks"] for call in first["calls"]}
+            if first["victims"] != [0, 1, 3] or calls != {"entered": [0, 1, 3], "not_called": [2]}:
+                raise Failure(f"victims {first['victims']}, calls {calls}")
+    return {}
+
+
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
         "abort": run_abort, "elastic_restart": run_elastic_restart, "restart_after_kill": run_restart_after_kill,
-        "stuck_loader": run_stuck_loader, "killed_worker": run_killed_worker}
+        "stuck_loader": run_stuck_loader, "killed_worker": run_killed_worker, "group_names": run_group_names,
+        "group_in_verdict": run_group_in_verdict, "skipped_group": run_skipped_group}
 # The long suite's alone: what the same endings without torch show in a tenth of the time.
 LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

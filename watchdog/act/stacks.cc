@@ -45,7 +45,7 @@ std::string BesideThisFile() {
 }
 
 constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log", kCrashLog[] = "stacks/crash.log",
-               kMeanwhileLog[] = "meanwhile.log", kMachineLog[] = "machine.log";
+               kNamesLog[] = "names.log", kMeanwhileLog[] = "meanwhile.log", kMachineLog[] = "machine.log";
 constexpr char kNoCommand[] = "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
 
 std::string LastLine(const std::string& text) {
@@ -97,6 +97,28 @@ std::string Run(const descriptors::Directory& directory, const char* log, std::i
   const Outcome outcome = RunProgram(program);
   return Reason(program.arguments[0], program.arguments[1], outcome, deadline_ms,
                 rundir::ReadSmall(directory, log, kMostSaid).value_or(""));
+}
+
+// Writes into boxes, for an option that names each. Its log stays only if it failed.
+struct Completion {
+  std::string command;
+  const char* option;
+  const char* log;
+  std::int64_t deadline_ms;
+};
+std::string CompleteBoxes(const Completion& how, const descriptors::Directory& directory,
+                          const std::vector<std::string>& boxes, const std::vector<std::string>& environment) {
+  Program program;
+  program.arguments = {how.command, "stacks"};
+  for (const std::string& box : boxes) {
+    if (program.arguments.size() / 2 > kMostTargets) break;
+    program.arguments.push_back(how.option);
+    program.arguments.push_back(directory.PathOf(box));
+  }
+  program.environment = WithoutLoader(environment);
+  std::string reason = Run(directory, how.log, how.deadline_ms, std::move(program));
+  if (reason.empty()) directory.Unlink(how.log);
+  return reason;
 }
 
 }  // namespace
@@ -171,19 +193,16 @@ std::string UnwindSamples(const StacksRequest& request) {
   return Run(request.directory, kLog, kSamplesDeadline_ms, std::move(program));
 }
 
+std::string NameCommunicators(const std::string& command, const descriptors::Directory& directory,
+                              const std::vector<std::string>& boxes, const std::vector<std::string>& environment) {
+  if (!directory.IsAtItsPath()) return directory.path() + ": another directory has its name by now";
+  return CompleteBoxes({command, "--names", kNamesLog, kNamesDeadline_ms}, directory, boxes, environment);
+}
+
 std::string UnwindCrashes(const std::string& command, const descriptors::Directory& directory,
                           const std::vector<std::string>& boxes, const std::vector<std::string>& environment) {
   if (std::string error = MakeReady(command, directory); !error.empty()) return error;
-  Program program;
-  program.arguments = {command, "stacks"};
-  for (const std::string& box : boxes) {
-    program.arguments.push_back("--crash");
-    program.arguments.push_back(directory.PathOf(box));
-  }
-  program.environment = WithoutLoader(environment);
-  std::string reason = Run(directory, kCrashLog, kCrashDeadline_ms, std::move(program));
-  if (reason.empty()) directory.Unlink(kCrashLog);
-  return reason;
+  return CompleteBoxes({command, "--crash", kCrashLog, kCrashDeadline_ms}, directory, boxes, environment);
 }
 
 }  // namespace ncclwatch::act

@@ -69,6 +69,12 @@ std::string SampleOf(std::int32_t pid);
 inline constexpr std::int64_t kSamplesDeadline_ms = 1000;
 std::string UnwindSamples(const StacksRequest& request);
 
+// Has it write the names that a framework gives to communicators into boxes of living processes, which it reads from
+// outside. In a thread of ours, for at most kNamesDeadline_ms. Empty, or in one line why not.
+inline constexpr std::int64_t kNamesDeadline_ms = 3000;
+std::string NameCommunicators(const std::string& command, const descriptors::Directory& directory,
+                              const std::vector<std::string>& boxes, const std::vector<std::string>& environment);
+
 // Unwinds what processes that died of a signal have left behind their boxes, and completes their last words with it.
 // In a thread of ours, for at most kCrashDeadline_ms. Empty, or in one line why not.
 inline constexpr std::int64_t kCrashDeadline_ms = 2000;

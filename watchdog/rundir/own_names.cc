@@ -29,6 +29,7 @@ constexpr Own kOwn[] = {
     {"events.1.jsonl", Match::kName, true},
     {"meanwhile.", Match::kBeginning, true},
     {"machine.", Match::kBeginning, true},
+    {"names.log", Match::kName, true},
     {"diagnosis.", Match::kBeginning, false},
     {"witness.txt", Match::kName, false},
     {".box", Match::kEnd, false},

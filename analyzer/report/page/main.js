@@ -7,6 +7,7 @@ async function main() {
   document.title = `${job.diagnosis.findings.length ? whoText(job.diagnosis.findings[0]) + ": " + plainKind(job.diagnosis.findings[0].kind) : job.diagnosis.healthy ? "healthy" : "nothing found"} \u2013 ncclwatch`;
   section("job-name").textContent = job.diagnosis.job.name || job.name;
   section("made").textContent = `Made by ncclwatch report from ${job.name}, ${utcText(BigInt(job.made_ns), 0).replace(".Z", "Z")}.`;
+  nameCommunicators(job.communicators);
   showVerdict(job);
   showStacks(job);
   showProgress(job);

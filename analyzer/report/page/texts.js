@@ -63,7 +63,22 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 const stateText = (state) => STATES[state] || state;
 
-const communicatorText = (id, label) => label || (id ? id.slice(0, 8) : "no communicator");
+// Labels by identity, and how many communicators have each.
+const LABELS = new Map(), BEARERS = new Map();
+
+function nameCommunicators(communicators) {
+  for (const one of communicators.filter((each) => each.label && !LABELS.has(each.id))) {
+    LABELS.set(one.id, one.label);
+    BEARERS.set(one.label, (BEARERS.get(one.label) || 0) + 1);
+  }
+}
+
+// A call may be older than the label.
+function communicatorText(id, label) {
+  const name = label || LABELS.get(id);
+  if (!name) return id ? id.slice(0, 8) : "no communicator";
+  return BEARERS.get(name) > 1 ? `${name} ${id.slice(0, 8)}` : name;
+}
 
 // Of nanoseconds since 1970, as a BigInt.
 function utcText(ns, digits = 6) {

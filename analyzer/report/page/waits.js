@@ -90,8 +90,7 @@ function slowPicture(finding) {
 
 function waitLines(job, waits) {
   const lines = waits.slice(0, 2).map((wait) => {
-    const communicator = job.communicators.find((one) => one.id === wait.communicator);
-    const where = wait.communicator ? ` of ${communicatorText(wait.communicator, communicator && communicator.label)}` : "";
+    const where = wait.communicator ? ` of ${communicatorText(wait.communicator)}` : "";
     return wait.what === "join" ? `joining${where.replace(" of", "")}` : wait.what === "end" ? "in its end" : `${wait.op || wait.what} #${whole(wait.position)}${where}`;
   });
   if (waits.length > 2) lines.push(`and ${plural(waits.length - 2, "more wait")}`);

@@ -20,6 +20,7 @@ enum Field : std::uint8_t {
   kInterpreterId,
   kInterpreterThreads,  // the first PyThreadState
   kInterpreterGil,      // pointer to its lock, from 3.12 on
+  kInterpreterModules,  // pointer to the dict sys.modules
   // of the lock (_gil_runtime_state)
   kGil,         // taken off the next three: the process says them from the beginning of PyInterpreterState
   kGilHolder,   // the PyThreadState that has it or had it last
@@ -56,6 +57,7 @@ enum Field : std::uint8_t {
   kBytesLength,
   kBytesData,
   kStrWideAfterAscii,  // other characters come so much later
+  kObjectBytes,        // size of PyObject: other fields of dicts, numbers and modules lie at fixed distances behind it
   // bit numbers in the int at kStrState
   kStrKindBit,
   kStrCompactBit,

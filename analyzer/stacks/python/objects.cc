@@ -1,6 +1,7 @@
 #include "analyzer/stacks/python/objects.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -44,18 +45,19 @@ std::optional<std::int32_t> Objects::Int(std::uint64_t base, Field field) {
   return memory_->Value<std::int32_t>(base + static_cast<std::uint64_t>(layout_[field]));
 }
 
-bool Objects::IsA(std::uint64_t object, std::string_view type) {
-  if (object == 0 || object % kObjectAlign != 0) return false;
+std::string_view Objects::TypeOf(std::uint64_t object) {
+  if (object == 0 || object % kObjectAlign != 0) return {};
   const auto address = Pointer(object, kObjectType);
-  if (!address || *address == 0) return false;
+  if (!address || *address == 0) return {};
   const auto known = type_names_.find(*address);
-  if (known != type_names_.end()) return known->second == type;
+  if (known != type_names_.end()) return known->second;
   const auto name = Pointer(*address, kTypeName);
   const auto text = name ? memory_->Text(*name, kMostTypeName) : std::nullopt;
-  if (!text) return false;
-  type_names_.emplace(*address, *text);
-  return *text == type;
+  if (!text) return {};
+  return type_names_.emplace(*address, *text).first->second;
 }
+
+bool Objects::IsA(std::uint64_t object, std::string_view type) { return TypeOf(object) == type; }
 
 std::optional<std::string> Objects::Str(std::uint64_t object, std::size_t limit) {
   if (!IsA(object, "str")) return std::nullopt;
@@ -91,6 +93,49 @@ std::optional<std::string> Objects::Bytes(std::uint64_t object, std::size_t limi
   if (!memory_->Read(object + static_cast<std::uint64_t>(layout_[kBytesData]), bytes.data(), bytes.size()))
     return std::nullopt;
   return bytes;
+}
+
+// The first of them, how many there are, and how many words each has: PyDictKeysObject, whose table of indices comes
+// before its entries.
+std::optional<std::uint64_t> Objects::EntriesOf(std::uint64_t keys, std::uint64_t* count, std::size_t* words) {
+  constexpr std::uint64_t kOldHeader = 40, kHeader = 32, kGeneral = 0, kUnicode = 1;
+  std::array<std::uint64_t, kOldHeader / kWord> head{};
+  const std::uint64_t header = layout_.minor <= 10 ? kOldHeader : kHeader;
+  if (keys % kObjectAlign != 0 || !memory_->Read(keys, head.data(), header)) return std::nullopt;
+  constexpr std::size_t kBitsOfByte = 8, kMostBits = 32;
+  std::uint64_t indices = 0;
+  if (layout_.minor <= 10) {
+    const std::uint64_t size = head[1];
+    if (size > std::uint64_t{1} << kMostBits) return std::nullopt;
+    indices = size * (size <= UINT8_MAX ? 1 : size <= UINT16_MAX ? 2 : 4);
+    *words = 3;
+    *count = head[4];
+  } else {
+    const std::uint64_t bits = head[1] >> kBitsOfByte & 0xff, kind = head[1] >> 2 * kBitsOfByte & 0xff;
+    if (bits > kMostBits || kind > kUnicode) return std::nullopt;
+    indices = std::uint64_t{1} << bits;
+    *words = kind == kGeneral ? 3 : 2;  // the hash of a str lies in it
+    *count = head[3];
+  }
+  return keys + header + indices;
+}
+
+std::optional<std::vector<Item>> Objects::Items(std::uint64_t dict, std::size_t limit) {
+  if (!IsA(dict, "dict")) return std::nullopt;
+  const std::uint64_t fields = dict + static_cast<std::uint64_t>(layout_[kObjectBytes]);
+  const auto keys = memory_->Value<std::uint64_t>(fields + 2 * kWord);
+  const auto values = memory_->Value<std::uint64_t>(fields + 3 * kWord);
+  if (!keys || values != std::uint64_t{0}) return std::nullopt;
+  std::uint64_t count = 0;
+  std::size_t words = 0;
+  const auto begin = EntriesOf(*keys, &count, &words);
+  if (!begin || count > limit) return std::nullopt;
+  std::vector<std::uint64_t> entries(count * words);
+  if (!memory_->Read(*begin, entries.data(), entries.size() * kWord)) return std::nullopt;
+  std::vector<Item> items;
+  for (std::size_t i = words; i <= entries.size(); i += words)
+    if (entries[i - 1] != 0) items.push_back({entries[i - 2], entries[i - 1]});  // 0: taken out
+  return items;
 }
 
 std::optional<Objects::Parts> Objects::PartsOf(std::uint64_t code) {
@@ -131,7 +176,7 @@ int Objects::LineOf(std::uint64_t object, const Code& code, std::int64_t instruc
       const auto copies = Pointer(object, kCodeCopies);
       const auto count = copies ? memory_->Value<std::int64_t>(*copies) : std::nullopt;
       if (!count || copy < 0 || copy >= *count) return 0;
-      const auto at = memory_->Value<std::uint64_t>(*copies + sizeof(std::uint64_t) * (1 + std::uint64_t(copy)));
+      const auto at = memory_->Value<std::uint64_t>(*copies + kWord * (1 + std::uint64_t(copy)));
       if (!at) return 0;
       begin = *at;
     }

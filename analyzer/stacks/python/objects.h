@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analyzer/stacks/python/layout.h"
 
@@ -25,6 +26,12 @@ struct Code {
   bool IsInterpreters() const { return file == "__init__" && function == "__init__"; }
 };
 
+inline constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+struct Item {  // of a dict
+  std::uint64_t key = 0, value = 0;
+};
+
 class Objects {
  public:
   Objects(Reader* memory, const Layout& layout) : memory_(memory), layout_(layout) {}
@@ -33,11 +40,15 @@ class Objects {
   std::optional<std::uint64_t> Pointer(std::uint64_t base, Field field);
   std::optional<std::int32_t> Int(std::uint64_t base, Field field);
   bool IsA(std::uint64_t object, std::string_view type);
+  // The name of its type, empty if this is no object. Valid until the next call.
+  std::string_view TypeOf(std::uint64_t object);
 
   // As UTF-8, control characters as '?'; cut with "..." after `limit` characters.
   std::optional<std::string> Str(std::uint64_t object, std::size_t limit);
   // None if there are more.
   std::optional<std::string> Bytes(std::uint64_t object, std::size_t limit);
+  // Of a dict that is no object's own, in the order in which they were put in. None if there are more.
+  std::optional<std::vector<Item>> Items(std::uint64_t dict, std::size_t limit);
 
   // None if there is no code object. Valid until the next call. What was read before is taken where the object at this
   // address still points to the same things.
@@ -56,6 +67,7 @@ class Objects {
     Code code;
   };
   std::optional<Parts> PartsOf(std::uint64_t code);
+  std::optional<std::uint64_t> EntriesOf(std::uint64_t keys, std::uint64_t* count, std::size_t* words);
 
   Reader* memory_;
   Layout layout_;

@@ -103,21 +103,24 @@ class CtypesNccl(torch._C._distributed_c10d.Backend):
         self._cuda = Library(os.path.join(os.path.dirname(path), "libcuda.so.1"))
         self._nccl = Library(path)
         self._open_device()
-        unique_id = UniqueId()
-        # torchrun's store outlives an attempt: what the last one left there must not be taken for this one's.
-        key = "ctypes_nccl/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        if rank == 0:
-            self._nccl.ncclGetUniqueId(ctypes.byref(unique_id))
-            store.set(key, bytes(unique_id))
-        else:
-            ctypes.memmove(ctypes.byref(unique_id), store.get(key), ctypes.sizeof(unique_id))
-        self._communicator = ctypes.c_void_p()
-        self._nccl.ncclCommInitRank(ctypes.byref(self._communicator), size, unique_id, rank)
+        self._connect(store)
         self._coalesced = None  # what the calls of an open group read and write
         self._started = queue.SimpleQueue()
         self._finisher = threading.Thread(target=self._finish_in_order, daemon=True, name="nccl-completion")
         self._finisher.start()
         atexit.register(self._stop_finisher)
+
+    def _connect(self, store):
+        unique_id = UniqueId()
+        # torchrun's store outlives an attempt: what the last one left there must not be taken for this one's.
+        key = "ctypes_nccl/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        if self._rank == 0:
+            self._nccl.ncclGetUniqueId(ctypes.byref(unique_id))
+            store.set(key, bytes(unique_id))
+        else:
+            ctypes.memmove(ctypes.byref(unique_id), store.get(key), ctypes.sizeof(unique_id))
+        self._communicator = ctypes.c_void_p()
+        self._nccl.ncclCommInitRank(ctypes.byref(self._communicator), self._size, unique_id, self._rank)
 
     def _open_device(self):
         self._cuda.cuInit(0)
@@ -304,6 +307,12 @@ class CtypesNccl(torch._C._distributed_c10d.Backend):
 
     def size(self):
         return self._size
+
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupName(self):
+        return self._name
 
     def shutdown(self):
         self._stop_finisher()

@@ -184,6 +184,18 @@ TEST(Table, AnotherCommunicatorInTheSamePlaceOfTheBox) {
   EXPECT_TRUE(live.network.hub().table().suspicions().empty());
 }
 
+TEST(Table, ANameThatComesLateIsTold) {
+  Live live(4, 2);
+  live.Run(2, 0.01, {kWorld});
+  for (int rank = 0; rank < 4; ++rank) live.job.Entry(rank, kWorld).label = "tp";
+  live.Run(2, 0.01, {kWorld});
+  std::size_t members = 0;
+  for (const auto& [host, node] : live.network.hub().table().nodes())
+    for (const auto& [number, process] : node.processes)
+      for (const auto& [index, member] : process.members) members += member.now.label == "tp";
+  EXPECT_EQ(members, 4u);
+}
+
 TEST(Table, DeathsAreCountedOnce) {
   Job job = Running(4);
   Network network(Spread(job, 2));

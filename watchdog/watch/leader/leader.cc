@@ -56,6 +56,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       steps_(context),
       slow_(context, environment),
       machine_(context, environment),
+      names_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
       group_wait_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}
@@ -114,11 +115,12 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     job_.Report(now_ns, group_wait_, compare_.get());
     FollowSteps(now_ns);
     FollowMachines(now_ns);
+    names_.LookIfDue(group_wait_, now_ns, published_ || !suspected_.empty() || stall_looks_ > 0);
     if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
     Announce(now_ns);
     const ShouldDiagnose ripe = WhatIsRipe(now_ns, new_deaths);
     if (round_) ContinueRound(now_ns);
-    if (ripe.any() && (!round_ || ripe.new_deaths))
+    if (ripe.any() && (ripe.new_deaths || (!round_ && !names_.Busy(now_ns))))
       Diagnose(now_ns, ripe);
     else if (slow_.Due(now_ns))
       LookForSlowness(now_ns);

@@ -25,6 +25,7 @@
 #include "watchdog/watch/node/crash_run.h"
 #include "watchdog/watch/node/evidence_run.h"
 #include "watchdog/watch/node/machine_run.h"
+#include "watchdog/watch/node/names_run.h"
 #include "watchdog/watch/node/node_processes.h"
 #include "watchdog/watch/node/node_steps.h"
 
@@ -164,6 +165,7 @@ class Leader {
   NodeSteps steps_;
   SlowWatch slow_;
   MachineRun machine_;
+  NamesRun names_;
   std::vector<reader::MachineSample> machines_;  // by the order in which they came, without figures
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   NodeProcesses group_wait_;
