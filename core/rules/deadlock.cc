@@ -16,9 +16,17 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding) {
+void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, const std::set<int>& comms,
+            Finding* finding) {
   AddCulprits(view, RanksOf(view, nodes), finding);
   AddVictims(view, graph, nodes, finding);
+  if (comms.size() == 1) {
+    finding->next_steps.emplace_back(
+        "look for the rank that made a call more or less than in its steps before, or in another order: a branch on "
+        "the "
+        "rank, or an exception that it caught");
+    return;
+  }
   finding->next_steps.push_back(
       "make the calls named above in the same order on all ranks, or put them on different streams that do not wait "
       "for each other");
@@ -85,7 +93,9 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   for (const Order& order : orders) {
     if (instances.contains(order.first) && instances.contains(order.second)) nodes.insert(order.node);
   }
-  Finish(view, graph, {nodes.begin(), nodes.end()}, &finding);
+  std::set<int> comms;
+  for (const Instance& instance : instances) comms.insert(instance.comm);
+  Finish(view, graph, {nodes.begin(), nodes.end()}, comms, &finding);
   const Instance& first = cycle.front()->first;
   finding.communicator = DescribeComm(view.comms[first.comm]);
   finding.position = first.position;
@@ -163,7 +173,9 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
   std::vector<int> nodes;
   std::int64_t latest = 0;
   bool proven = true;
+  std::set<int> comms;
   for (const Wait* wait : cycle) {
+    comms.insert(wait->comm);
     nodes.push_back(wait->waiter);
     latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});
     proven = proven && wait->proven;
@@ -173,7 +185,7 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
   Finding finding;
   finding.kind = Kind::kDeadlock;
   finding.certainty = proven ? *certainty : Certainty::kSuspected;
-  Finish(view, graph, nodes, &finding);
+  Finish(view, graph, nodes, comms, &finding);
   finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
   finding.position = cycle.front()->position;
   finding.began_at_ns = ToRealtime(view, latest);

@@ -244,8 +244,10 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
       steps.push_back(look);
       break;
     case Kind::kPointToPointMismatch:
-      steps.push_back("compare the order of sends and receives of the two ranks");
       steps.push_back(look);
+      steps.push_back(
+          "compare the sends and receives of the two ranks: their order, or one that an exception or a branch "
+          "has left out");
       break;
     default:
       steps.push_back(look);
