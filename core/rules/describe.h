@@ -27,8 +27,7 @@ CallState StateAt(const Member& member, std::uint64_t position, const reader::Ca
 inline constexpr char kTie[] = "; as many ranks made one call as the other, so either side may be wrong";
 std::string DataText(const reader::Call& call);  // "4096 float32"
 std::string CallText(const reader::Call& call);  // "AllReduce of 4096 float32 (sum)"
-std::string CommText(const CommView& comm);      // "communicator 8f3c09d2a1b45e77 (4 ranks)"
-std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site);
+std::string CommText(const CommView& comm);
 std::string SiteText(const View& view, const Process& process, std::uint64_t site);  // "train+0x1234"
 std::string ProcessText(const View& view, const Process& process);                   // "node7, pid 4711"
 bool IsPolling(const reader::Call& call);                   // a loop of tests or probes that goes on

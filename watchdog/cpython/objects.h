@@ -2,16 +2,15 @@
 // bounded. Not thread-safe.
 #pragma once
 
-#include <absl/container/flat_hash_map.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 
 struct Code {
   std::string function;  // qualified from 3.11 on; empty if it could not be read
@@ -39,6 +38,8 @@ class Objects {
   // None if there are more.
   std::optional<std::string> Bytes(std::uint64_t object, std::size_t limit);
 
+  // The name of a code object's file, as CodeAt reads it. None if there is no code object.
+  std::optional<std::string> FileOf(std::uint64_t code);
   // None if there is no code object. Valid until the next call. What was read before is taken where the object at this
   // address still points to the same things.
   const Code* CodeAt(std::uint64_t object);
@@ -59,8 +60,8 @@ class Objects {
 
   Reader* memory_;
   Layout layout_;
-  absl::flat_hash_map<std::uint64_t, std::string> type_names_;
-  absl::flat_hash_map<std::uint64_t, Kept> codes_;
+  std::unordered_map<std::uint64_t, std::string> type_names_;
+  std::unordered_map<std::uint64_t, Kept> codes_;
 };
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython
