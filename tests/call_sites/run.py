@@ -11,7 +11,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "python_stacks")]
 
-from harness import case, check, check_equal, clean_environment, run_main, soak_case, trace  # noqa: E402
+from harness import Skipped, case, check, check_equal, clean_environment, run_main, soak_case, trace  # noqa: E402
 from pythons import each_python, pythons  # noqa: E402
 
 PROGRAMS = os.path.join(HERE, "programs")
@@ -98,7 +98,7 @@ def lines_of_every_kind(sandbox):
         program = Program(sandbox)
         job = program.job(python)
         check_equal(job.outputs(), ["done\n"], f"output ({job.done})")
-        wanted = marked(program.folder)
+        wanted = {count: here for count, here in marked(program.folder).items() if count > 1000}
         wanted[1041] = Here("<string>", 1, ["in", "<module>"])
         for i in range(50):
             wanted[GENERATED + i] = Here(f"generated_{i}.py", i + 1, ["in", "<module>"])
@@ -144,6 +144,30 @@ def a_program_without_python_says_so(sandbox):
     sandbox.build.need(host)
     job = sandbox.job([host, "init_all", "1"], extra={"NCCLWATCH_SITES": "python"})
     check("there is no Python" in job.errors()[0], f"errors: {job.errors()}")
+
+
+@case
+def mpi4py(sandbox):
+    python = "/usr/bin/python3"
+    library = os.path.join(sandbox.build.root, "lib", "libncclwatch-openmpi.so")
+    sandbox.build.need(library)
+    if subprocess.run([python, "-c", "import mpi4py.MPI"], capture_output=True, env=clean_environment()).returncode != 0:
+        raise Skipped("no python3-mpi4py")
+    program = Program(sandbox, "mpi4py_sites.py")
+    job = sandbox.job([python, program.script], preload=False,
+                      extra={"LD_PRELOAD": library, "LD_LIBRARY_PATH": None, "NCCLWATCH_KEEP": "all"})
+    check_equal((job.statuses(), job.outputs()), ([0], ["done\n"]), f"status and output ({job.done})")
+    lines = {count: here for count, here in marked(program.folder).items() if here.file == program.script}
+    calls = {}
+    for call in job.calls():
+        calls.setdefault(call["count"], call)
+    for count in (501, 502, 503, 505, 506):
+        wrong = expect(calls[count], lines[count], minor_of([python]))
+        check(wrong is None, wrong)
+    check(f"MPI_Send, called from mpi4py_sites.py:{lines[507].line} in wrong: there is no rank 99" in job.errors()[0],
+          f"the wrong argument: {job.errors()}")
+    (leak,) = (finding for finding in job.diagnosis()["findings"] if finding["kind"] == "resource_leak")
+    check(f"mpi4py_sites.py:{lines[508].line} in <module>" in leak["summary"], f"where it was made: {leak['summary']}")
 
 
 @case

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from compare import Program, by_tid, differs_if, dump, entries, first_difference, frames_of, sleeping_threads  # noqa: E402
 from harness import Failed, Skipped, case, check, check_equal, clean_environment, run_main  # noqa: E402
-from pythons import each_python  # noqa: E402
+from pythons import each_python, pythons, version_of  # noqa: E402
 
 PROGRAMS = os.path.join(HERE, "programs")
 NESTING = os.path.join(PROGRAMS, "nesting.py")
