@@ -147,6 +147,22 @@ def a_program_without_python_says_so(sandbox):
 
 
 @case
+def a_redacted_bundle_hides_the_folder(sandbox):
+    program = Program(sandbox)
+    job = program.job([sys.executable])
+    bundle, folder = os.path.join(sandbox.path, "bundle.tar.zst"), sandbox.fresh("unpacked")
+    for argv in ([sandbox.build.command, "bundle", job.directory, "--redact", "-o", bundle],
+                 ["tar", "--zstd", "-xf", bundle, "-C", folder]):
+        subprocess.run(argv, check=True, capture_output=True, env=clean_environment())
+    (box,) = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names if name.endswith(".box"))
+    with open(box, "rb") as file:
+        check(os.path.basename(sandbox.path).encode() not in file.read(), "the program's folder is in the bundle")
+    line = marked(program.folder)[1003].line
+    sites = [call["site"] for call in trace(sandbox, os.path.dirname(box)) if call["count"] == 1003]
+    check([site["line"] for site in sites] == [line], f"sites after the bundle: {sites}")
+
+
+@case
 def mpi4py(sandbox):
     python = "/usr/bin/python3"
     library = os.path.join(sandbox.build.root, "lib", "libncclwatch-openmpi.so")
