@@ -6,6 +6,7 @@
 #include "analyzer/bundle/redactor.h"
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/event.h"
+#include "ncclwatch/format/python_site.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -52,7 +53,12 @@ bool Redactor::Box(std::string* bytes) {
   InPlace(offsetof(Header, last_words) + offsetof(format::LastWords, text), sizeof format::LastWords::text, bytes);
 
   const auto strings = ReadAt<Section>(*bytes, offsetof(Header, strings));
-  InPlace(strings.offset, strings.bytes, bytes);
+  InPlace(strings.offset, strings.count, bytes);
+  const std::uint64_t lines = format::PythonSitesOffset(strings);
+  for (std::size_t i = 0; lines != 0 && i < format::kPythonSites; ++i) {
+    const std::uint64_t one = lines + offsetof(format::PythonSites, entries) + i * sizeof(format::PythonSite);
+    InPlace(one + offsetof(format::PythonSite, file), sizeof format::PythonSite::file, bytes);
+  }
   const auto communicators = ReadAt<Section>(*bytes, offsetof(Header, communicators));
   for (std::uint64_t i = 0; i < std::min(communicators.count, format::kMostCommunicators); ++i)
     InPlace(communicators.offset + i * communicators.entry_bytes + offsetof(format::Communicator, label),

@@ -51,8 +51,8 @@ std::optional<diagnosis::SourcePlace> SiteLines::Of(const std::string& name) {
   if (known == named_real_ns_.end()) return std::nullopt;
   const auto [found, first] = found_.try_emplace(name);
   if (!first) return found->second;
-  auto source = diagnosis::ModuleAndOffset(name, known->second);
-  if (!source) return std::nullopt;
+  auto source = diagnosis::PlaceNamed(name, known->second);
+  if (!source || source->module.empty()) return std::nullopt;
   const auto line = lines_.At(source->module, source->offset, source->real_ns);
   if (!line) return std::nullopt;
   source->file = line->file;
@@ -61,25 +61,27 @@ std::optional<diagnosis::SourcePlace> SiteLines::Of(const std::string& name) {
   return found->second = std::move(source);
 }
 
-std::optional<diagnosis::SourcePlace> SiteLines::Place(const std::string& name) {
-  auto line = Of(name);
-  return line ? line : diagnosis::ModuleAndOffset(name, 0);
+void SiteLines::AddLine(std::optional<diagnosis::SourcePlace>* source) {
+  if (!*source || !(*source)->file.empty()) return;
+  if (auto line = Of(fmt::format("{}+0x{:x}", (*source)->module, (*source)->offset))) *source = std::move(line);
+}
+
+std::optional<diagnosis::SourcePlace> SiteLines::PlaceOf(const reader::BoxImage& box, std::uint64_t site) {
+  auto source = diagnosis::SourceOf(box, site);
+  AddLine(&source);
+  return source;
 }
 
 absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> SiteLines::PlacesOf(
     const reader::BoxImage& box) {
   absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> places;
-  for (const reader::CallSite& site : box.call_sites) places.emplace(site.address, Place(site.name));
+  for (const reader::CallSite& site : box.call_sites) places.emplace(site.address, PlaceOf(box, site.address));
   return places;
 }
 
 void SiteLines::FillIn(diagnosis::Diagnosis* diagnosis) {
   for (diagnosis::Finding& finding : diagnosis->findings)
-    for (diagnosis::CallSummary& call : finding.calls) {
-      if (!call.source) continue;
-      if (auto line = Of(fmt::format("{}+0x{:x}", call.source->module, call.source->offset)))
-        call.source = *std::move(line);
-    }
+    for (diagnosis::CallSummary& call : finding.calls) AddLine(&call.source);
 }
 
 // "called from train+0x1234, 12 times" -> "called from train.cc:212 in Step, 12 times".

@@ -20,8 +20,8 @@ class SiteLines {
 
   // Of "/path/of/module+0x1234"; none where the debug information does not tell.
   std::optional<diagnosis::SourcePlace> Of(const std::string& name);
-  // The same, or module and offset alone; none of what is no such name.
-  std::optional<diagnosis::SourcePlace> Place(const std::string& name);
+  // Of a call site of the box: its line, or module and offset alone; none: it has no name.
+  std::optional<diagnosis::SourcePlace> PlaceOf(const reader::BoxImage& box, std::uint64_t site);
   // Of all call sites that the box names, by their addresses.
   absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> PlacesOf(const reader::BoxImage& box);
   // CallSummary::source of all findings.
@@ -30,6 +30,8 @@ class SiteLines {
   diagnosis::Diagnosis ForPeople(diagnosis::Diagnosis diagnosis);
 
  private:
+  // With the line, where the debug information tells it and there is none yet.
+  void AddLine(std::optional<diagnosis::SourcePlace>* source);
   void Know(const std::string& name, std::int64_t real_ns);
   std::string Named(const std::string& text);
 

@@ -71,7 +71,7 @@ bool SameVerdict(const diagnosis::Diagnosis& a, const diagnosis::Diagnosis& b) {
          a.unseen_ranks == b.unseen_ranks;
 }
 
-// Where the calls of the first finding come from: a leader tells modules and offsets only.
+// Where the calls of the first finding come from. A leader tells lines of Python, else modules and offsets only.
 std::vector<std::string> CallLines(const diagnosis::Diagnosis& diagnosis) {
   std::vector<std::string> lines;
   if (diagnosis.findings.empty()) return lines;
@@ -94,13 +94,15 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
   AddStacks(directory, Diagnose(run), &run);
   SiteLines lines(run.boxes);
   diagnosis::Diagnosis again = Diagnose(run);
+  const std::vector<std::string> known = CallLines(again);
   lines.FillIn(&again);
   const diagnosis::Diagnosis& before = verdict.diagnosis;
   if (!SameVerdict(before, again)) return completed;
   const std::vector<std::string>& said = before.findings[0].evidence;
   for (const std::string& line : again.findings[0].evidence)
     if (std::find(said.begin(), said.end(), line) == said.end()) completed.added.push_back(line);
-  for (std::string& line : CallLines(again)) completed.added.push_back(std::move(line));
+  for (std::string& line : CallLines(again))
+    if (std::find(known.begin(), known.end(), line) == known.end()) completed.added.push_back(std::move(line));
   if (completed.added.empty()) return completed;
   completed.json = diagnosis::ToJson(again);
   completed.text = diagnosis::ToText(lines.ForPeople(again));

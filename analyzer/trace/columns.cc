@@ -177,8 +177,11 @@ std::string ToColumns(const std::vector<Row>& rows) {
             }));
   table.Add("site_function", source([](const diagnosis::SourcePlace& place) { return Text(place.function); }));
   table.Add("site_module", source([](const diagnosis::SourcePlace& place) { return Text(place.module); }));
-  table.Add("site_offset",
-            source([](const diagnosis::SourcePlace& place) { return std::optional<std::uint64_t>(place.offset); }));
+  table.Add("site_offset", source([](const diagnosis::SourcePlace& place) {
+              return place.module.empty() ? std::nullopt : std::optional<std::uint64_t>(place.offset);
+            }));
+  table.Add("site_on_main_thread",
+            source([](const diagnosis::SourcePlace& place) { return std::optional<bool>(place.on_main_thread); }));
   table.Add("site_text", [](const Row& row) { return row.site ? Text(row.site_text) : std::nullopt; });
   table.AddLists("flags", [](const Row& row) -> const std::vector<std::string>& { return row.flags; });
   return table.Bytes();

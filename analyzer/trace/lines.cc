@@ -203,8 +203,9 @@ Json SourceJson(const diagnosis::SourcePlace& source) {
   return {{"file", text(source.file)},
           {"line", source.line > 0 ? Json(source.line) : Json(nullptr)},
           {"function", text(source.function)},
-          {"module", Printable(source.module)},
-          {"offset", source.offset}};
+          {"module", text(source.module)},
+          {"offset", source.module.empty() ? Json(nullptr) : Json(source.offset)},
+          {"on_main_thread", source.on_main_thread}};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "analyzer/console/units.h"
 #include "core/model/text.h"
 #include "core/text/printable.h"
+#include "ncclwatch/format/python_site.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -49,6 +50,11 @@ std::string KernelText(const format::KernelTime& kernel) {
   return DurationText(absl::Nanoseconds(static_cast<std::int64_t>(kernel.ns)));
 }
 
+// Of a black box: other traces have numbers of their own.
+bool IsPython(const Row& row) {
+  return row.site >= 1 && row.site <= format::kPythonSites && row.source && !row.source->module.empty();
+}
+
 // "train.cc:212 in Step", or "train+0x1234".
 std::string SiteText(const Row& row) {
   return row.source && !row.source->file.empty() ? diagnosis::LineText(*row.source) : row.site_text;
@@ -82,7 +88,8 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
     table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
                CommunicatorText(row, names), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
                RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
-               TookText(row), KernelText(row.kernel), says_more ? row.result : "", wide ? SiteText(row) : ""});
+               TookText(row), KernelText(row.kernel), says_more ? row.result : "",
+               wide || IsPython(row) ? SiteText(row) : ""});
   }
   return table.Text();
 }

@@ -1,7 +1,5 @@
 #include "analyzer/trace/sites.h"
 
-#include <algorithm>
-
 #include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
@@ -13,9 +11,7 @@ const Site* Sites::Of(const MergedCall& merged) {
   if (!made) return &found->second;
   Site& site = found->second;
   site.text = reader::SiteText(merged.piece, address);
-  const auto& named = merged.piece.call_sites;
-  const auto name = std::find_if(named.begin(), named.end(), [&](const auto& one) { return one.address == address; });
-  if (name != named.end()) site.source = lines_.Place(name->name);
+  site.source = lines_.PlaceOf(merged.piece, address);
   site.line = site.source && !site.source->file.empty() ? diagnosis::LineText(*site.source) : site.text;
   return &site;
 }

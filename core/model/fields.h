@@ -131,8 +131,9 @@ void Fields(Visit& visit, T& place) {
   visit("file", place.file, Form::kNone);
   visit("line", place.line, Form::kPositive);
   visit("function", place.function, Form::kNone);
-  visit("module", place.module);
-  visit("offset", place.offset);
+  visit("module", place.module, Form::kNone);
+  visit("offset", place.offset, Form::kPositive);
+  visit("on_main_thread", place.on_main_thread);
   visit("real_ns", place.real_ns, Form::kInternal);
 }
 

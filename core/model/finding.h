@@ -154,15 +154,16 @@ struct PeerName {
   bool operator==(const PeerName&) const = default;
 };
 
-// A call site in a file, and its line where somebody has read the file's debug information: the watchdog does not, in
-// the host's process.
+// A call site in a file, and its line: of Python as the box has it; else where somebody has read the file's debug
+// information, which the watchdog does not, in the host's process.
 struct SourcePlace {
-  std::string module;        // path of the program or library
+  std::string module;        // path of the program or library; empty: not known
   std::uint64_t offset = 0;  // in it, just before the return address, as addr2line takes it
   std::string file;          // empty: not known
   int line = 0;
   std::string function;
-  std::int64_t real_ns = 0;  // CLOCK_REALTIME when the module was named
+  bool on_main_thread = false;  // the calling thread ran no Python of the program: the main thread stood here
+  std::int64_t real_ns = 0;     // CLOCK_REALTIME when the module was named
 
   bool operator==(const SourcePlace&) const = default;
 };

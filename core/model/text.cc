@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "ncclwatch/format/python_site.h"
 #include "ncclwatch/format/record.h"
 #include "ncclwatch/functions/types.h"
 
@@ -184,22 +185,57 @@ std::string Capital(std::string text) {
   return text;
 }
 
-std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns) {
+namespace {
+
+// Of "/path/of/train.py:24 in train".
+std::optional<SourcePlace> LineNamed(std::string_view name) {
+  constexpr std::string_view kIn = " in ";
+  SourcePlace source;
+  source.on_main_thread = name.ends_with(format::kOnMainThread);
+  if (source.on_main_thread) name.remove_suffix(std::string_view(format::kOnMainThread).size());
+  const std::size_t in = name.rfind(kIn);
+  const std::size_t colon = in == std::string_view::npos ? in : name.rfind(':', in);
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  const auto [end, error] = std::from_chars(name.data() + colon + 1, name.data() + in, source.line);
+  if (error != std::errc() || end != name.data() + in) return std::nullopt;
+  source.file = name.substr(0, colon);
+  source.function = name.substr(in + kIn.size());
+  return source;
+}
+
+}  // namespace
+
+std::optional<SourcePlace> PlaceNamed(const std::string& name, std::int64_t real_ns) {
   const std::size_t plus = name.rfind("+0x");
-  if (plus == std::string::npos || name[0] != '/') return std::nullopt;
+  if (plus == std::string::npos || name[0] != '/') return LineNamed(name);
   SourcePlace source;
   source.module = name.substr(0, plus);
   const char* const begin = name.data() + plus + 3;
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), source.offset, 16);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  if (error != std::errc() || end != name.data() + name.size()) return LineNamed(name);
   source.real_ns = real_ns;
+  return source;
+}
+
+std::optional<SourcePlace> SourceOf(const reader::BoxImage& box, std::uint64_t site) {
+  const auto known = std::find_if(box.call_sites.begin(), box.call_sites.end(),
+                                  [&](const reader::CallSite& one) { return one.address == site; });
+  if (known == box.call_sites.end()) return std::nullopt;
+  auto source = PlaceNamed(known->name, known->named_ns + box.realtime_minus_monotonic_ns);
+  if (!source || known->native == 0) return source;
+  if (const auto native = SourceOf(box, known->native)) {
+    source->module = native->module;
+    source->offset = native->offset;
+    source->real_ns = native->real_ns;
+  }
   return source;
 }
 
 std::string LineText(const SourcePlace& source) {
   std::string text = source.file.substr(source.file.rfind('/') + 1);
   if (source.line > 0) text += fmt::format(":{}", source.line);
-  return source.function.empty() ? text : fmt::format("{} in {}", text, source.function);
+  if (!source.function.empty()) text += " in " + source.function;
+  return source.on_main_thread ? text + format::kOnMainThread : text;
 }
 
 std::vector<int> SortedUnique(std::vector<int> ranks) {

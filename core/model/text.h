@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model/finding.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -28,8 +29,10 @@ std::string Capital(std::string text);  // first letter in upper case
 // "4096 float32"; empty if neither is known.
 std::string DataText(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype);
 std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (sum)"
-// Of "/path/of/module+0x1234"; none of what is no such name: sites of dumps are lines already.
-std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns);
+// Of a call site's name: "/path/of/module+0x1234", or "/path/of/train.py:24 in train". None of what is neither.
+std::optional<SourcePlace> PlaceNamed(const std::string& name, std::int64_t real_ns);
+// Of a call site of the box; none: it has no name.
+std::optional<SourcePlace> SourceOf(const reader::BoxImage& box, std::uint64_t site);
 std::string LineText(const SourcePlace& source);  // "train.cc:212 in Step"
 std::vector<int> SortedUnique(std::vector<int> ranks);
 

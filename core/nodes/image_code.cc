@@ -303,7 +303,7 @@ void WriteImage(const BoxImage& image, Writer* to) {
     to->Number(peer.communicator).Number(peer.generation).Number(peer.peer).Number(peer.sends).Number(peer.receives);
   to->Number(image.call_sites.size());
   for (const reader::CallSite& site : image.call_sites)
-    to->Number(site.address).Text(site.name, kMostWords).Signed(site.named_ns);
+    to->Number(site.address).Text(site.name, kMostWords).Signed(site.named_ns).Number(site.native);
   to->Number(image.observations.size());
   for (const reader::Observation& seen : image.observations) WriteObservation(seen, to);
   to->Number(image.calls.size());
@@ -331,11 +331,12 @@ bool ReadBeforeCalls(Reader* from, BoxImage* image, std::uint64_t* calls) {
     peer.sends = from->Number();
     peer.receives = from->Number();
   }
-  for (std::uint64_t left = Count<reader::CallSite>(from, kMostEntries, 3); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count<reader::CallSite>(from, kMostEntries, 4); left > 0 && from->ok(); --left) {
     reader::CallSite& site = image->call_sites.emplace_back();
     site.address = from->Number();
     site.name = from->Text(kMostWords);
     site.named_ns = from->Signed();
+    site.native = from->Number();
   }
   for (std::uint64_t left = Count<reader::Observation>(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left)
     image->observations.push_back(ReadObservation(from));

@@ -172,7 +172,23 @@ void CopyCallSites(const MappedBox& box, BoxImage* image) {
   for (const format::CallSite& from : box.header().call_sites) {
     const std::uint64_t address = from.address.load(std::memory_order_acquire);
     std::string name = address ? box.StringAt(Load(from.name)) : std::string();
-    if (!name.empty()) image->call_sites.push_back({address, std::move(name), Load(from.named_ns)});
+    if (!name.empty()) image->call_sites.push_back({address, std::move(name), Load(from.named_ns), 0});
+  }
+}
+
+// Entries are written once, before their number is told.
+void CopyPythonSites(const format::PythonSites* sites, BoxImage* image) {
+  const std::uint32_t used = sites ? std::min(Load(sites->used), format::kPythonSites) : 0;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const format::PythonSite& from = sites->entries[i];
+    format::PythonSite site{};
+    site.line = Load(from.line);
+    site.on_main_thread = Load(from.on_main_thread);
+    Text(from.file).copy(site.file, sizeof site.file - 1);
+    Text(from.function).copy(site.function, sizeof site.function - 1);
+    char name[format::kPythonSiteName];
+    format::PythonSiteName(site, name, sizeof name);
+    image->call_sites.push_back({std::uint64_t{i} + 1, name, 0, Load(from.native)});
   }
 }
 
@@ -296,6 +312,7 @@ BoxImage MappedBox::WithoutCalls() const {
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);
   CopyCallSites(*this, &image);
+  CopyPythonSites(layout_.python_sites, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   if (layout_.notes) CopyNotes(layout_, header_->notes_made.load(std::memory_order_acquire), &image);
   if (layout_.events) CopyEvents(*layout_.events, &image);

@@ -174,8 +174,9 @@ struct LeaderState {
 
 struct CallSite {
   std::uint64_t address = 0;
-  std::string name;  // "/path/of/module+0x1234"
+  std::string name;  // "/path/of/module+0x1234"; a line of Python as format::PythonSiteName has it
   std::int64_t named_ns = 0;
+  std::uint64_t native = 0;  // of a line of Python: the address of the call site behind it
 };
 
 struct LastWords {

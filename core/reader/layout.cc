@@ -133,6 +133,8 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   const std::uint64_t events = has_notes ? format::EventsOffset(header.notes) : 0;
   if (events != 0) layout->events = At<format::Events>(base, events);
   layout->strings = At<char>(base, header.strings.offset);
+  if (const std::uint64_t lines = format::PythonSitesOffset(header.strings); lines != 0)
+    layout->python_sites = At<format::PythonSites>(base, lines);
   layout->communicator_count = header.communicators.count;
   layout->ring_count = ring;
   layout->peer_count = header.peers.count;

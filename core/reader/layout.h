@@ -8,6 +8,7 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/event.h"
+#include "ncclwatch/format/python_site.h"
 
 namespace ncclwatch::reader {
 
@@ -20,11 +21,12 @@ struct Layout {
   const format::Record* ring = nullptr;
   const format::Peer* peers = nullptr;
   const format::Observation* observations = nullptr;
-  const format::Words* words = nullptr;    // null in boxes of older writers
-  bool has_misuses = false;                // in `words`
-  const format::Part* parts = nullptr;     // null in boxes of version 1
-  const format::Note* notes = nullptr;     // null in boxes of older writers
-  const format::Events* events = nullptr;  // likewise
+  const format::Words* words = nullptr;               // null in boxes of older writers
+  bool has_misuses = false;                           // in `words`
+  const format::Part* parts = nullptr;                // null in boxes of version 1
+  const format::Note* notes = nullptr;                // null in boxes of older writers
+  const format::Events* events = nullptr;             // likewise
+  const format::PythonSites* python_sites = nullptr;  // null without Python and in boxes of older writers
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;
   std::uint32_t ring_count = 0;

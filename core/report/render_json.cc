@@ -72,6 +72,8 @@ class ToKeys {
   void Value(std::unsigned_integral auto value, Form form) {
     if (form == Form::kHex || form == Form::kId)
       json_->String(form == Form::kHex ? Hex(value) : Hex16(value));
+    else if (form == Form::kPositive && value == 0)
+      json_->Null();
     else
       json_->Unsigned(value);
   }

@@ -103,7 +103,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.site = call->site;
   if (call->site != 0) {
     summary.site_text = SiteText(view, view.process(member), call->site);
-    summary.source = SourceOf(view.process(member), call->site);
+    summary.source = SourceOf(*view.process(member).box, call->site);
   }
   summary.elapsed_s =
       std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
@@ -220,13 +220,6 @@ std::string MixedText(std::uint64_t first, std::uint64_t last, std::uint64_t at)
                        at, first, since);
   return fmt::format("collectives {} to {} are equal calls, so it may have been any of {} to {}: {}", first, at, first,
                      last, since);
-}
-
-std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site) {
-  const auto known = std::find_if(process.box->call_sites.begin(), process.box->call_sites.end(),
-                                  [&](const reader::CallSite& one) { return one.address == site; });
-  if (known == process.box->call_sites.end()) return std::nullopt;
-  return ModuleAndOffset(known->name, known->named_ns + process.box->realtime_minus_monotonic_ns);
 }
 
 std::string SiteText(const View& view, const Process& process, std::uint64_t site) {

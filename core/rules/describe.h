@@ -27,13 +27,12 @@ CallState StateAt(const Member& member, std::uint64_t position, const reader::Ca
 inline constexpr char kTie[] = "; as many ranks made one call as the other, so either side may be wrong";
 std::string DataText(const reader::Call& call);  // "4096 float32"
 std::string CallText(const reader::Call& call);  // "AllReduce of 4096 float32 (sum)"
-std::string CommText(const CommView& comm);      // "communicator 8f3c09d2a1b45e77 (4 ranks)"
+std::string CommText(const CommView& comm);
 // "collective 79", "one of the collectives 76 to 79"
 std::string CollectiveText(std::uint64_t first, std::uint64_t last);
 // [first, at] are equal calls, and one of [first, last] was left out, or made too often: `at` is the first that shows
 // it.
 std::string MixedText(std::uint64_t first, std::uint64_t last, std::uint64_t at);
-std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site);
 std::string SiteText(const View& view, const Process& process, std::uint64_t site);  // "train+0x1234"
 std::string ProcessText(const View& view, const Process& process);                   // "node7, pid 4711"
 bool IsPolling(const reader::Call& call);                   // a loop of tests or probes that goes on

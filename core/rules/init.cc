@@ -40,7 +40,7 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
     call.site = made.site;
     if (made.site == 0) continue;
     call.site_text = SiteText(view, view.process(member), made.site);
-    call.source = SourceOf(view.process(member), made.site);
+    call.source = SourceOf(*view.process(member).box, made.site);
   }
   return call;
 }

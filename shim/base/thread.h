@@ -18,11 +18,12 @@ struct Thread {
   std::uint64_t site;
   std::uint32_t function;  // functions::Function, of MPI alone
 
-  const Box* box;          // that the rest speaks of: in a fork child another one
-  Group* group;            // null outside groups, and if the pool was empty
-  std::uint64_t group_id;  // slot + 1 of the outermost ncclGroupStart, 0 if it was not recorded
-  std::uint32_t depth;     // of ncclGroupStart
-  std::uint32_t id;        // kernel thread id
+  const Box* box;              // that the rest speaks of: in a fork child another one
+  Group* group;                // null outside groups, and if the pool was empty
+  std::uint64_t group_id;      // slot + 1 of the outermost ncclGroupStart, 0 if it was not recorded
+  std::uint32_t depth;         // of ncclGroupStart
+  std::uint32_t id;            // kernel thread id
+  std::uint64_t python_state;  // PyThreadState whose frames have once been looked at with care (python/lines.h)
 
   // Where kernels are timed (profiler/plugin.h): the call in progress, if its kernel shall be.
   std::uint64_t timed_slot;  // + 1 of its record, 0: it is not timed

@@ -12,6 +12,7 @@
 
 #include "core/reader/guard.h"
 #include "ncclwatch/format/event.h"
+#include "ncclwatch/format/python_site.h"
 #include "shim/base/clock.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/descriptors/directory.h"
@@ -50,7 +51,7 @@ Sections Plan(const BoxPlan& plan) {
   sections.words = layout.Add(1, format::kWordsBytes);
   sections.parts = layout.Add(format::kPartCapacity, sizeof(format::Part));
   sections.notes = layout.Add(format::kNoteCapacity, sizeof(format::Note), sizeof(format::Events));
-  sections.strings = layout.Add(format::kStringBytes, 1);
+  sections.strings = layout.Add(format::kStringBytes, 1, plan.python_sites ? sizeof(format::PythonSites) : 0);
   sections.bytes = layout.bytes;
   return sections;
 }

@@ -117,6 +117,8 @@ enum Detour : std::uint8_t {
 
 inline constexpr int kNamedGpus = 16;
 
+class PythonLines;
+
 struct Box {
   Box(HandleTable::Slot* for_handles, HandleTable::Slot* for_ended) : handles(for_handles), ended_by_us(for_ended) {}
 
@@ -137,15 +139,17 @@ struct Box {
   int guard = -1;           // number of its mapping (reader/guard.h)
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
-  bool start_marks_wanted = false;           // as kMarksStarts in detours, from before the first communicator on
-  std::uint32_t times_every = 0;             // NCCLWATCH_PROFILER: one kernel in so many is timed, 0: none
-  bool times_beside_others = false;          // also where the user has set another profiler
-  bool makes_sends_synchronous = false;      // NCCLWATCH_MPI_CHECKS
-  bool watches_buffers = false;              // likewise
-  const char* secret_names = "";             // NCCLWATCH_REDACT
-  std::uint32_t library = ~0u;               // that the header names as the job's NCCL
-  std::atomic<bool> library_settled{false};  // once the first communicator is being made
-  std::atomic<bool> registered{false};       // the communicator table, with the CUDA driver
+  bool start_marks_wanted = false;              // as kMarksStarts in detours, from before the first communicator on
+  std::uint32_t times_every = 0;                // NCCLWATCH_PROFILER: one kernel in so many is timed, 0: none
+  bool times_beside_others = false;             // also where the user has set another profiler
+  std::uint64_t site_mask = ~std::uint64_t{0};  // of native call sites; 0: none are kept
+  PythonLines* python_lines = nullptr;          // null: call sites are native (python/lines.h)
+  bool makes_sends_synchronous = false;         // NCCLWATCH_MPI_CHECKS
+  bool watches_buffers = false;                 // likewise
+  const char* secret_names = "";                // NCCLWATCH_REDACT
+  std::uint32_t library = ~0u;                  // that the header names as the job's NCCL
+  std::atomic<bool> library_settled{false};     // once the first communicator is being made
+  std::atomic<bool> registered{false};          // the communicator table, with the CUDA driver
 
   std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
   std::atomic<std::uint32_t> reuse_from{0};
@@ -186,6 +190,7 @@ struct BoxPlan {
   std::string name;  // of the file, without its directory
   std::uint32_t ring = format::kDefaultRing;
   std::uint32_t communicators = format::kDefaultCommunicators;
+  bool python_sites = false;
   format::Identity identity{};
 };
 struct BoxFailure {

@@ -11,7 +11,9 @@
 
 #include "shim/exit_report/await_events.h"
 #include "shim/exit_report/write.h"
+#include "shim/python/lines.h"
 #include "shim/resolve/preload.h"
+#include "watchdog/cpython/origin.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -112,12 +114,6 @@ void TextOf(const Held& object, char (&to)[size]) {
   if (bytes) std::snprintf(to, size, "%s", bytes);
 }
 
-bool IsApplication(const char* file) {
-  for (const char* foreign : {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"})
-    if (std::strstr(file, foreign)) return false;
-  return file[0] != '<' || std::strcmp(file, "<string>") == 0 || std::strcmp(file, "<stdin>") == 0;
-}
-
 // The innermost line of the application itself; of whomever else if there is none.
 template <std::size_t size>
 void PlaceOf(Held traceback, char (&place)[size]) {
@@ -129,7 +125,7 @@ void PlaceOf(Held traceback, char (&place)[size]) {
     static char file[512], function[64];  // in the main thread, with the GIL
     TextOf(code["co_filename"], file);
     TextOf(code["co_name"], function);
-    const bool application = IsApplication(file);
+    const bool application = cpython::OriginOf(file) == cpython::Origin::kProgram;
     if (application || !own) {
       // The end of a long path says more than its beginning.
       const std::size_t bytes = std::strlen(file);
@@ -171,6 +167,7 @@ Object* AtExit(Object*, Object*) {
   static Box* said = nullptr;  // twice where a fork child inherits the one and asks for another
   Box* const box = BoxToSpeakIn();
   if (box && box != said) Say(*box);
+  if (box && box->python_lines) box->python_lines->LeaveOtherThreads();
   said = box;
   AwaitEvents();
   python.keep(python.none);

@@ -22,6 +22,8 @@
 #include "shim/process/abort.h"
 #include "shim/process/exit.h"
 #include "shim/process/own_stacks.h"
+#include "shim/python/interpreter.h"
+#include "shim/python/lines.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/act/in_time.h"
 #include "watchdog/descriptors/directory.h"
@@ -149,6 +151,17 @@ void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& la
         "timed");
 }
 
+// Whether calls are to have lines of Python. All ranks of a job would say the same thing.
+bool FindPython(settings::Sites sites, const rundir::Launch& launch, pyframes::Interpreter* interpreter) {
+  if (sites == settings::Sites::kOff || sites == settings::Sites::kNative) return false;
+  const pyframes::Found found = pyframes::Find(interpreter);
+  if (found == pyframes::Found::kUnknown && SpeaksForAll(launch))
+    log::host::Warn("this build of Python is not known: calls keep their native call sites");
+  if (found == pyframes::Found::kNone && sites == settings::Sites::kPython && SpeaksForAll(launch))
+    log::host::Warn("NCCLWATCH_SITES=python: there is no Python in this process");
+  return found == pyframes::Found::kKnown;
+}
+
 // Where there is little room a box has fewer records, but no fewer than tell what the last calls were.
 std::vector<std::uint32_t> Rings(const BoxPlan& plan) {
   constexpr std::uint32_t kFewest = 1024;
@@ -204,6 +217,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   BoxPlan plan;
   plan.ring = settings.ring;
   plan.communicators = settings.communicators;
+  pyframes::Interpreter interpreter;
+  plan.python_sites = FindPython(settings.sites, launch, &interpreter);
   const std::vector<std::uint32_t> rings = Rings(plan);
   const auto place = rundir::Make(settings, launch, BoxSizes(plan, rings));
   if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
@@ -229,6 +244,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   box->start_marks_wanted = settings.gpu == settings::GpuMarks::kBoth;
   box->times_every = settings.profiler.every;
   box->times_beside_others = settings.profiler.beside_others;
+  if (settings.sites == settings::Sites::kOff) box->site_mask = 0;
+  if (plan.python_sites) StartPythonLines(*box, interpreter);
   box->makes_sends_synchronous = settings.mpi_checks.sync;
   box->watches_buffers = settings.mpi_checks.buffers;
   if (const char* names = settings.redact.empty() ? nullptr : strdup(settings.redact.c_str()))

@@ -11,6 +11,7 @@
 #include "shim/black_box/peers.h"
 #include "shim/black_box/table.h"
 #include "shim/exit_report/errors.h"
+#include "shim/python/lines.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/marks.h"
 #include "shim/recorder/settle.h"
@@ -34,7 +35,8 @@ void Renew(Thread& thread, const Box& box) {
 // Fills and commits the record: from then on the call is seen as entered. The fields are shared with readers, and with
 // a writer that was held up for a whole turn of the ring: its late commit, of an older slot, makes readers drop the
 // record.
-[[gnu::always_inline]] inline void Commit(Box& box, const Thread& thread, Call& call) {
+[[gnu::always_inline]] inline void Commit(Box& box, Thread& thread, Call& call) {
+  const std::uint64_t site = PlaceOf(box, thread, call.site);
   const std::uint64_t entered = clock::Ticks();
   const std::uint64_t slot = box.slots.Take(box.header->head, thread);
   format::Record& record = box.RecordAt(slot);
@@ -48,7 +50,7 @@ void Renew(Thread& thread, const Box& box) {
   Put(record.count, call.count);
   Put(record.chain, call.chain);
   Put(record.stream, call.stream);
-  Put(record.site, call.site);
+  Put(record.site, site);
   Put(record.group, call.group);
   Put(record.ticket, 0);
   record.result.store(format::kNoResult, std::memory_order_relaxed);

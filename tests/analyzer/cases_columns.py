@@ -16,7 +16,8 @@ OTHERS = {"time": lambda call: call["time_ns"], "stream": lambda call: int(call[
           "site_file": lambda call: (call["site"] or {}).get("file"), "site_line": lambda call: (call["site"] or {}).get("line"),
           "site_function": lambda call: (call["site"] or {}).get("function"),
           "site_module": lambda call: (call["site"] or {}).get("module"),
-          "site_offset": lambda call: (call["site"] or {}).get("offset")}
+          "site_offset": lambda call: (call["site"] or {}).get("offset"),
+          "site_on_main_thread": lambda call: (call["site"] or {}).get("on_main_thread")}
 
 
 def bit(buffer, at):

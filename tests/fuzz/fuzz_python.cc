@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/python/line_table.h"
 #include "analyzer/stacks/python/threads.h"
 #include "tests/python_stacks/fake_process.h"
+#include "watchdog/cpython/line_table.h"
 
 namespace {
 

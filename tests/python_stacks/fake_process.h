@@ -8,9 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
 namespace ncclwatch::stacks::python::testing {
+
+using namespace cpython;
 
 struct FakeFrame {
   std::uint64_t code = 0;

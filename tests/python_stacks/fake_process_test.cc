@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "analyzer/stacks/python/find.h"
-#include "analyzer/stacks/python/line_table.h"
-#include "analyzer/stacks/python/objects.h"
 #include "analyzer/stacks/python/threads.h"
 #include "tests/python_stacks/fake_process.h"
+#include "watchdog/cpython/line_table.h"
+#include "watchdog/cpython/objects.h"
 
 namespace ncclwatch::stacks::python {
 namespace {

@@ -1,6 +1,6 @@
 // Where CPython of one minor version keeps what is read of it, as that version's own headers say. layouts.py compiles
 // this (it is never run, so any processor's compiler will do) and takes the numbers from the object file. Their order
-// is that of the enum in analyzer/stacks/python/layout.h; layouts.py checks that both have the same names.
+// is that of the enum in watchdog/cpython/layout.h; layouts.py checks that both have the same names.
 //
 // From 3.13 on a process says its offsets itself, in _Py_DebugOffsets: there a number says where in that struct the
 // offset is to be found.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes analyzer/stacks/python/layouts.inc from the headers of CPython, or checks it.
+"""Makes watchdog/cpython/layouts.inc from the headers of CPython, or checks it.
 
     layouts.py --write FOLDER...    FOLDER holds Python.h (a python3.N-dev package, any installation)
     layouts.py --check FOLDER...    exit status 1 if a version's headers say anything else than the table
@@ -15,7 +15,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.join(HERE, "layout.c")
-READER = os.path.join(HERE, "..", "..", "analyzer", "stacks", "python")
+READER = os.path.join(HERE, "..", "..", "watchdog", "cpython")
 ENUM = os.path.join(READER, "layout.h")
 TABLE = os.path.join(READER, "layouts.inc")
 NAME_BYTES, NONE = 28, 0xFFFFFFFF

@@ -26,9 +26,9 @@
 
 #include "analyzer/stacks/precedence.h"
 #include "analyzer/stacks/python/find.h"
-#include "analyzer/stacks/python/line_table.h"
 #include "analyzer/stacks/python/python.h"
 #include "analyzer/stacks/python/threads.h"
+#include "watchdog/cpython/line_table.h"
 
 namespace {
 

@@ -16,6 +16,7 @@ from job import SOURCE, Failure, Job, processes_marked
 
 EXAMPLES = os.path.join(SOURCE, "examples", "torch")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+TRAINING = os.path.join(EXAMPLES, "common", "training.py")
 FAILS_ONCE = os.path.join(PROGRAMS, "fails_once.py")
 
 
@@ -136,6 +137,9 @@ def run_uneven_data(build, seed=0, mode="preload"):
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
         faults.check_finding(job.look(), {"kind": "argument_mismatch", "certainty": "certain"}, rank, "torchrun")
+        lines = {call["site"]["line"] for call in job.look()["findings"][0]["calls"]}
+        if lines != {line_of(TRAINING, "loss.backward()"), line_of(TRAINING, "dist.all_reduce(self.loss_sum)")}:
+            raise Failure(f"the calls come from lines {lines} of the program")
         latency = (job.seen[0][0] - job.fault_ns()) / 1e9
         return {"latency_s": latency, "allowed_s": faults.PROMPT_S}
 

@@ -44,6 +44,15 @@ if(NCCLWATCH_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=enum)
   endforeach()
 endif()
+# Lines of Python, on frames of every version that are put into its own memory.
+add_executable(unit_python_lines ${CMAKE_CURRENT_LIST_DIR}/shim/python_lines_test.cc
+  ${CMAKE_SOURCE_DIR}/shim/python/frames.cc ${CMAKE_SOURCE_DIR}/shim/python/lines.cc
+  ${CMAKE_SOURCE_DIR}/shim/python/new_line.cc
+  ${CMAKE_SOURCE_DIR}/shim/base/self_memory.cc)
+target_include_directories(unit_python_lines PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(unit_python_lines PRIVATE fake_python_process watchdog_cpython ncclwatch_format cuda_headers
+  ncclwatch_warnings GTest::gtest_main)
+gtest_discover_tests(unit_python_lines TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 # A process of its own: NCCLWATCH_GPU is read once.
 add_executable(unit_shim_starts ${CMAKE_CURRENT_LIST_DIR}/shim/starts_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/support.cc)
 target_include_directories(unit_shim_starts PRIVATE ${CMAKE_SOURCE_DIR})

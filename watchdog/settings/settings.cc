@@ -242,6 +242,9 @@ Settings Parse(const Environment& environment) {
       {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
   settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");
   settings.profiler = ProfilerOf(environment);
+  constexpr Environment::Choice<Sites> kSites[] = {
+      {"off", Sites::kOff}, {"native", Sites::kNative}, {"python", Sites::kPython}, {"auto", Sites::kAuto}};
+  settings.sites = environment.Choose("NCCLWATCH_SITES", settings.sites, kSites, "off, native, python, auto");
   settings.mpi_checks = Checks(environment);
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");
@@ -265,7 +268,6 @@ Settings Parse(const Environment& environment) {
                                                        {"debug", LogLevel::kDebug}};
   settings.log = environment.Choose("NCCLWATCH_LOG", settings.log, kLevels, "off, error, warn, info, debug");
 
-  environment.OnlyDefault("NCCLWATCH_SITES", {"native"}, "native");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
   return settings;
 }

@@ -11,6 +11,7 @@ namespace ncclwatch::settings {
 
 enum class OnFault { kReport, kDump, kAbort };
 enum class GpuMarks { kOff, kEnd, kBoth };
+enum class Sites { kOff, kNative, kPython, kAuto };
 enum class Trace { kRing, kFull };
 enum class LogLevel { kOff, kError, kWarn, kInfo, kDebug };
 
@@ -50,6 +51,7 @@ struct Settings {
   std::uint64_t trace_most_bytes = 0;  // NCCLWATCH_TRACE_MAX, 0: no limit
   GpuMarks gpu = GpuMarks::kEnd;       // NCCLWATCH_GPU
   Profiler profiler;                   // NCCLWATCH_PROFILER
+  Sites sites = Sites::kAuto;          // NCCLWATCH_SITES; kAuto: kPython in a process with a Python, else kNative
   std::string nccl;                    // NCCLWATCH_NCCL
   std::string hook;                    // NCCLWATCH_HOOK
   std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read

@@ -38,7 +38,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_PTRACE", "off", ""},
     {"NCCLWATCH_REDACT", "", ""},
     {"NCCLWATCH_RING", "16384", "", true},
-    {"NCCLWATCH_SITES", "native", ""},
+    {"NCCLWATCH_SITES", "auto", "off"},
     {"NCCLWATCH_TIMEOUT", "auto", "", true},
     {"NCCLWATCH_TOKEN", "", "", false, true},
     {"NCCLWATCH_TOKEN_FILE", "", ""},

@@ -53,6 +53,7 @@ enum Column : std::size_t {
   kSiteFunction,
   kSiteModule,
   kSiteOffset,
+  kSiteOnMainThread,
   kSiteText,
   kFlags,
   kLibrary,
@@ -109,6 +110,7 @@ constexpr Description kDescriptions[] = {
     {"site.function", "text"},
     {"site.module", "text"},
     {"site.offset", "int64"},
+    {"site.on_main_thread", "bool"},
     {"site_text", "text"},
     {"flags", "texts"},
     {"library", "text"},
@@ -250,7 +252,9 @@ void ParquetColumns::PutSite(const MergedCall& merged, const Site* site) {
   Put(kSiteLine, line ? std::optional(std::int32_t{source->line}) : std::nullopt);
   PutText(kSiteFunction, key, [&] { return source ? Printable(source->function) : ""; });
   PutText(kSiteModule, key, [&] { return source ? Printable(source->module) : ""; });
-  Put(kSiteOffset, source ? std::optional(static_cast<std::int64_t>(source->offset)) : std::nullopt);
+  const bool module = source && !source->module.empty();
+  Put(kSiteOffset, module ? std::optional(static_cast<std::int64_t>(source->offset)) : std::nullopt);
+  Put(kSiteOnMainThread, source ? std::optional(std::uint8_t{source->on_main_thread}) : std::nullopt);
   PutText(kSiteText, key, [&] { return site ? Printable(site->text) : ""; });
 }
 

@@ -172,7 +172,7 @@ std::uint64_t SiteOf(const Json& line, absl::flat_hash_map<std::string, std::uin
   const std::string text = TextIn(line, "site_text");
   if (text.empty()) return 0;
   const auto [found, fresh] = sites->try_emplace(text, sites->size() + 1);
-  if (fresh) trace->sites.push_back({found->second, text, 0});
+  if (fresh) trace->sites.push_back({found->second, text, 0, 0});
   return found->second;
 }
 

@@ -17,24 +17,6 @@ std::uint64_t PageOf(std::uint64_t address) { return address & ~(kPageBytes - 1)
 
 }  // namespace
 
-std::optional<std::string> Reader::Text(std::uint64_t address, std::size_t limit) {
-  std::string text;
-  std::array<char, 64> piece;
-  while (text.size() < limit) {
-    // Pieces do not cross pages: the next one may not be there.
-    std::size_t bytes = std::min<std::size_t>(piece.size(), kPageBytes - (address + text.size()) % kPageBytes);
-    bytes = std::min(bytes, limit - text.size());
-    if (!Read(address + text.size(), piece.data(), bytes)) {
-      if (text.empty()) return std::nullopt;
-      return text;
-    }
-    const auto end = std::find(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(bytes), '\0');
-    text.append(piece.begin(), end);
-    if (end != piece.begin() + static_cast<std::ptrdiff_t>(bytes)) break;
-  }
-  return text;
-}
-
 Memory::Memory(int pid) : pid_(pid) {}
 
 Memory::~Memory() {

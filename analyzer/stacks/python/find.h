@@ -6,9 +6,11 @@
 #include <string>
 
 #include "analyzer/stacks/base/modules.h"
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
 namespace ncclwatch::stacks::python {
+
+using namespace cpython;
 
 struct Runtime {
   bool present = false;

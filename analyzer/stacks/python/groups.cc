@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "analyzer/stacks/python/find.h"
-#include "analyzer/stacks/python/objects.h"
 #include "analyzer/stacks/python/reach.h"
+#include "watchdog/cpython/objects.h"
 
 namespace ncclwatch::stacks::python {
 namespace {

@@ -8,9 +8,11 @@
 
 #include "analyzer/stacks/base/memory.h"
 #include "analyzer/stacks/base/modules.h"
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
 namespace ncclwatch::stacks::python {
+
+using namespace cpython;
 
 struct ProcessGroup {
   std::string name;  // for people; empty: the program gave it none

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/stacks/python/objects.h"
+#include "watchdog/cpython/objects.h"
 
 namespace ncclwatch::stacks::python {
+
+using namespace cpython;
 
 // For each of `words` that is found, the place in `objects` of the one that has it nearest. What two have equally near
 // (a store, a class) belongs to none of them, and neither does what is only found through it. Ends for any memory.

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "analyzer/files/input_file.h"
-#include "analyzer/stacks/python/objects.h"
+#include "watchdog/cpython/objects.h"
 
 namespace ncclwatch::stacks::python {
 namespace {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "analyzer/stacks/base/memory.h"
-#include "analyzer/stacks/python/layout.h"
 #include "analyzer/stacks/python/python.h"
+#include "watchdog/cpython/layout.h"
 
 namespace ncclwatch::stacks::python {
+
+using namespace cpython;
 
 // From what Python knows of a thread to its number in /proc.
 

@@ -147,16 +147,6 @@ class Folded {
   std::size_t times_ = 1;
 };
 
-// Whose code a Python file is.
-Origin OriginOf(const std::string& file) {
-  if (file.find("/site-packages/") != std::string::npos || file.find("/dist-packages/") != std::string::npos)
-    return Origin::kPackage;
-  if (file.starts_with("<frozen ") || file.find("/lib/python3") != std::string::npos ||
-      file.find("/lib64/python3") != std::string::npos)
-    return Origin::kStandard;
-  return Origin::kProgram;
-}
-
 // The innermost Python line of the program itself; if there is none, of a package; if there is none, any.
 Lines::const_iterator Standing(const Lines& lines) {
   for (const Origin origin : {Origin::kProgram, Origin::kPackage, Origin::kStandard})
@@ -214,7 +204,7 @@ std::vector<Line> Fold(const std::vector<Frame>& frames) {
     const Known* const known = Find(frames[i]);
     if (!known) {
       const bool python = frames[i].kind == Frame::Kind::kPython;
-      folded.Add({ShortText(frames[i]), python, false, python ? OriginOf(frames[i].file) : Origin::kProgram});
+      folded.Add({ShortText(frames[i]), python, false, python ? cpython::OriginOf(frames[i].file) : Origin::kProgram});
       ++i;
       continue;
     }

@@ -6,19 +6,20 @@
 #include <vector>
 
 #include "analyzer/stacks/base/stack.h"
+#include "watchdog/cpython/origin.h"
 
 namespace ncclwatch::stacks {
 
 enum class Group : std::uint8_t { kNone, kLibrary, kSystem, kPython, kOurs };
 Group GroupOf(const Frame& frame);
 
-enum class Origin : std::uint8_t { kProgram, kPackage, kStandard };  // of Python code: the program's own, or installed
+using cpython::Origin;
 
 struct Line {
   std::string text;
   bool python = false;
-  bool noise = false;  // says nothing about the program: left out of short accounts
-  Origin origin = Origin::kProgram;
+  bool noise = false;                // says nothing about the program: left out of short accounts
+  Origin origin = Origin::kProgram;  // of Python code
 };
 // Innermost first.
 std::vector<Line> Fold(const std::vector<Frame>& frames);

@@ -142,7 +142,7 @@ CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks, std::i
   call.thread = misuse.thread;
   call.site = misuse.site;
   call.site_text = Place(misuse.site_name, misuse.site);
-  call.source = ModuleAndOffset(misuse.site_name, real_ns);
+  call.source = PlaceNamed(misuse.site_name, real_ns);
   call.state = CallState::kEntered;
   if (misuse.result == format::kNoResult) return call;
   call.state = misuse.result == 0 ? CallState::kReturned : CallState::kFailed;

@@ -9,6 +9,7 @@
 #include "shim/base/thread.h"
 #include "shim/black_box/box.h"
 #include "shim/mpi/core/open_buffers.h"
+#include "shim/python/lines.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -17,12 +18,12 @@ struct SavedParts;
 struct Call {
   // No aggregate: that would be zeroed as a whole first, which costs as much as a record does.
   Call(Box& its_box, Thread& its_thread, functions::Function its_function, std::uint64_t its_site)
-      : box(its_box), thread(its_thread), function(its_function), site(its_site) {}
+      : box(its_box), thread(its_thread), function(its_function), site(PlaceOf(its_box, its_thread, its_site)) {}
 
   Box& box;
   Thread& thread;
   functions::Function function;
-  std::uint64_t site;
+  std::uint64_t site;  // as a record has it: a return address, or a line of Python
 
   // Of the communicator: its table entry, and what the shapes ask of it.
   std::uint32_t index = format::kNoCommunicator;

@@ -43,8 +43,10 @@ class Turn {
 };
 
 // "/path/of/module+0x1234", the instruction before a return address; empty if it lies in no module.
-void NameOf(std::uint64_t site, char (&name)[kNameBytes]) {
+void NameOf(const Box& box, std::uint64_t site, char (&name)[kNameBytes]) {
   name[0] = '\0';
+  if (const format::PythonSite* line = box.python_lines ? box.python_lines->At(site) : nullptr)
+    return format::PythonSiteName(*line, name, sizeof name);
   resolve::Module module;
   if (site == 0 || !resolve::ModuleOf(reinterpret_cast<const void*>(site - 1), &module)) return;
   char program[sizeof module.path] = {};
@@ -56,7 +58,7 @@ void NameOf(std::uint64_t site, char (&name)[kNameBytes]) {
 
 std::uint32_t AddName(Box& box, std::uint64_t site) {
   char name[kNameBytes];
-  NameOf(site, name);
+  NameOf(box, site, name);
   return name[0] ? AddString(box, name) : 0;
 }
 
@@ -69,8 +71,8 @@ void SayIt(const Call& call, const Charge& charge) {
   char text[200];
   format::MisuseText(charge.wrong, charge.value, charge.limit, text, sizeof text);
   char site[kNameBytes], made[kNameBytes];
-  NameOf(call.site, site);
-  NameOf(charge.made_at, made);
+  NameOf(call.box, call.site, site);
+  NameOf(call.box, charge.made_at, made);
   log::host::Error("{}, called from {}: {}{}", functions::FullName(call.function), FileOf(site), text,
                    made[0] ? fmt::format(" ({})", FileOf(made)) : "");
 }

@@ -43,7 +43,7 @@ void NoteOtherCaller(Call& call) {
     return;
   threaded.store(true, std::memory_order_relaxed);
   if (thread_level.load(std::memory_order_relaxed) <= MPI_THREAD_FUNNELED && TakesPart(call.function) &&
-      !IsMpisOwn(call.site))
+      !IsMpisOwn(NativeOf(call.box, call.site)))
     Report(call, {.wrong = Wrong::kNotMainThread});
 }
 

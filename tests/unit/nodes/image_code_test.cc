@@ -50,7 +50,7 @@ TEST(ImageCode, KeepsOddValues) {
   image.gpu_marks = format::GpuMarks::kBoth;
   for (std::size_t i = 0; i < format::kStarts; ++i) image.communicators[0].starts[i] = 41 - i;
   image.peers.push_back({1, 2, 3, UINT64_MAX, 0});
-  image.call_sites.push_back({0x7f00, "/lib/a+0x3", 77});
+  image.call_sites.push_back({0x7f00, "/lib/a+0x3", 77, 0x7e00});
   reader::Call call;
   call.slot = 900;
   call.entered_ns = 5'000;
@@ -76,6 +76,7 @@ TEST(ImageCode, KeepsOddValues) {
   EXPECT_EQ(copy.communicators[0].rank, UINT32_MAX);
   EXPECT_EQ(copy.peers[0].sends, UINT64_MAX);
   EXPECT_EQ(copy.call_sites[0].name, "/lib/a+0x3");
+  EXPECT_EQ(copy.call_sites[0].native, 0x7e00u);
   EXPECT_EQ(copy.communicators[0].starts, image.communicators[0].starts);
   ASSERT_EQ(copy.calls.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(copy.calls[i].start, image.calls[i].start) << i;

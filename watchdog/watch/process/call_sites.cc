@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "ncclwatch/format/python_site.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/base/clock.h"
 
@@ -48,6 +50,11 @@ bool CallSites::Known(std::uint64_t address) const {
   return false;
 }
 
+std::uint64_t CallSites::NativeOf(std::uint64_t site) const {
+  const format::PythonSites* const lines = format::OwnPythonSites(own_);
+  return lines && site >= 1 && site <= format::kPythonSites ? lines->entries[site - 1].native : site;
+}
+
 void CallSites::Name(std::uint64_t address) {
   const std::string text = ModuleText(address);
   format::CallSite& site = own_->call_sites[used_++];
@@ -64,7 +71,15 @@ void CallSites::Name(std::uint64_t address) {
   site.address.store(address, std::memory_order_release);
 }
 
+void CallSites::ReportTrouble() {
+  const format::PythonSites* const lines = format::OwnPythonSites(own_);
+  if (reported_ || !lines || lines->given_up.load(std::memory_order_relaxed) == 0) return;
+  reported_ = true;
+  log::Warn("Python's frames cannot be read: calls keep their native call sites");
+}
+
 void CallSites::Update() {
+  ReportTrouble();
   const std::uint64_t head = own_->head.load(std::memory_order_acquire);
   if (head == looked_at_ || used_ == format::kCallSites || own_->ring.count == 0) return;
   const auto* ring = reinterpret_cast<const format::Record*>(reinterpret_cast<const char*>(own_) + own_->ring.offset);
@@ -73,7 +88,9 @@ void CallSites::Update() {
     const format::Record& record = ring[slot % own_->ring.count];
     if (record.commit.load(std::memory_order_acquire) != slot + 1) continue;
     const std::uint64_t site = __atomic_load_n(&record.site, __ATOMIC_RELAXED);
-    if (record.commit.load(std::memory_order_acquire) == slot + 1 && site != 0 && !Known(site)) Name(site);
+    if (record.commit.load(std::memory_order_acquire) != slot + 1) continue;
+    const std::uint64_t native = NativeOf(site);
+    if (native != 0 && !Known(native)) Name(native);
   }
   looked_at_ = head;
 }

@@ -16,11 +16,14 @@ class CallSites {
 
  private:
   bool Known(std::uint64_t address) const;
+  std::uint64_t NativeOf(std::uint64_t site) const;
   void Name(std::uint64_t address);
+  void ReportTrouble();
 
   format::Header* own_;
   std::uint64_t looked_at_ = 0;  // slots before this one
   std::uint32_t used_ = 0;
+  bool reported_ = false;
 };
 
 }  // namespace ncclwatch::watch

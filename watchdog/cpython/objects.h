@@ -2,17 +2,16 @@
 // bounded. Not thread-safe.
 #pragma once
 
-#include <absl/container/flat_hash_map.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 
 struct Code {
   std::string function;  // qualified from 3.11 on; empty if it could not be read
@@ -50,6 +49,8 @@ class Objects {
   // Of a dict that is no object's own, in the order in which they were put in. None if there are more.
   std::optional<std::vector<Item>> Items(std::uint64_t dict, std::size_t limit);
 
+  // The name of a code object's file, as CodeAt reads it. None if there is no code object.
+  std::optional<std::string> FileOf(std::uint64_t code);
   // None if there is no code object. Valid until the next call. What was read before is taken where the object at this
   // address still points to the same things.
   const Code* CodeAt(std::uint64_t object);
@@ -71,8 +72,8 @@ class Objects {
 
   Reader* memory_;
   Layout layout_;
-  absl::flat_hash_map<std::uint64_t, std::string> type_names_;
-  absl::flat_hash_map<std::uint64_t, Kept> codes_;
+  std::unordered_map<std::uint64_t, std::string> type_names_;
+  std::unordered_map<std::uint64_t, Kept> codes_;
 };
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython

@@ -1,8 +1,8 @@
-#include "analyzer/stacks/python/line_table.h"
+#include "watchdog/cpython/line_table.h"
 
 #include <cstddef>
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 namespace {
 
 std::uint8_t Byte(std::string_view table, std::size_t at) { return static_cast<std::uint8_t>(table[at]); }
@@ -73,4 +73,4 @@ int LineAt(int minor, std::string_view table, int first_line, std::int64_t offse
   return minor == 10 ? OfLinetable(table, first_line, offset) : OfLocations(table, first_line, offset);
 }
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython

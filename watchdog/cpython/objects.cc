@@ -1,13 +1,13 @@
-#include "analyzer/stacks/python/objects.h"
+#include "watchdog/cpython/objects.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
-#include "analyzer/stacks/python/line_table.h"
+#include "watchdog/cpython/line_table.h"
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 namespace {
 
 constexpr std::size_t kMostTypeName = 64;
@@ -148,6 +148,11 @@ std::optional<Objects::Parts> Objects::PartsOf(std::uint64_t code) {
   return Parts{*file, *name, *lines, *first_line};
 }
 
+std::optional<std::string> Objects::FileOf(std::uint64_t code) {
+  const auto parts = PartsOf(code);
+  return parts ? Str(parts->file, kMostFile) : std::nullopt;
+}
+
 const Code* Objects::CodeAt(std::uint64_t object) {
   const auto parts = PartsOf(object);
   if (!parts) return nullptr;
@@ -187,4 +192,4 @@ int Objects::LineOf(std::uint64_t object, const Code& code, std::int64_t instruc
   return LineAt(layout_.minor, code.lines, code.first_line, offset);
 }
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "analyzer/stacks/base/memory.h"
+#include "watchdog/cpython/reader.h"
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 
 // Offsets in bytes unless said otherwise; kAbsent where the version has no such field.
 enum Field : std::uint8_t {
@@ -96,4 +96,4 @@ SaidLayout ReadLayout(Reader* memory, std::uint64_t runtime);
 
 std::string VersionText(std::uint32_t hex);  // "3.13.5"
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython

@@ -1,10 +1,10 @@
-#include "analyzer/stacks/python/layout.h"
+#include "watchdog/cpython/layout.h"
 
 #include <fmt/core.h>
 
 #include <cstring>
 
-namespace ncclwatch::stacks::python {
+namespace ncclwatch::cpython {
 namespace {
 
 constexpr std::size_t kKnownVersions = 10;
@@ -20,7 +20,7 @@ constexpr std::array<std::pair<int, bool>, kKnownVersions> kVersions{{{9, false}
                                                                       {14, true},
                                                                       {15, true}}};
 constexpr std::int32_t kTable[][kKnownVersions] = {
-#include "analyzer/stacks/python/layouts.inc"
+#include "watchdog/cpython/layouts.inc"
 };
 static_assert(std::size(kTable) == kFields);
 
@@ -76,4 +76,4 @@ SaidLayout ReadLayout(Reader* memory, std::uint64_t runtime) {
   return answer;
 }
 
-}  // namespace ncclwatch::stacks::python
+}  // namespace ncclwatch::cpython
