@@ -90,8 +90,12 @@ void AddCommunicators(const Job& job, std::vector<Line>* lines) {
 
 std::string NameOf(const Job& job, std::uint64_t communicator) {
   diagnosis::CommunicatorNames names;
-  for (const Communicator& one : job.communicators) names.Add(one.id, one.label);
-  return names.Short(communicator);
+  bool labelled = false;
+  for (const Communicator& one : job.communicators) {
+    names.Add(one.id, one.label);
+    labelled |= one.id == communicator && !one.label.empty();
+  }
+  return labelled ? names.Short(communicator) : diagnosis::Hex16(communicator);
 }
 
 std::string CountText(double per_s) { return per_s < 10 ? fmt::format("{:.1f}", per_s) : fmt::format("{:.0f}", per_s); }
