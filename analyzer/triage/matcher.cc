@@ -254,20 +254,20 @@ std::size_t Matcher::Next(std::string_view block, std::size_t from) const {
   return static_cast<std::size_t>(found.data() - block.data()) + found.size();
 }
 
-std::vector<std::size_t> Matcher::RulesOf(std::string_view line) const {
+std::optional<std::size_t> Matcher::RuleOf(std::string_view line) const {
   const re2::StringPiece text(line.data(), line.size());
-  std::vector<int> atoms, ids;
+  std::vector<int> atoms;
   RE2::Set::ErrorInfo error{};
   if (!parts_->texts.Match(text, &atoms, &error)) {
-    if (error.kind == RE2::Set::kNoError) return {};
+    if (error.kind == RE2::Set::kNoError) return std::nullopt;
     // The set has no memory left for its automaton: then any text may be there, and each pattern is tried.
     atoms.resize(static_cast<std::size_t>(parts_->texts_count));
     std::iota(atoms.begin(), atoms.end(), 0);
   }
-  parts_->filter.AllMatches(text, atoms, &ids);
-  std::set<std::size_t> rules;
-  for (const int id : ids) rules.insert(parts_->rule_of_filter[static_cast<std::size_t>(id)]);
-  return {rules.begin(), rules.end()};
+  // Patterns were added in the order of their rules.
+  const int first = parts_->filter.FirstMatch(text, atoms);
+  if (first < 0) return std::nullopt;
+  return parts_->rule_of_filter[static_cast<std::size_t>(first)];
 }
 
 bool Matcher::Has(std::size_t rule, std::string_view line) const {
