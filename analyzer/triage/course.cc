@@ -44,10 +44,12 @@ bool Concludes(const std::string& text) {
 
 bool HasMeaning(const TailLine& line) { return line.kind != Kind::kOther && LevelOf(line.text) != LogLevel::kWarning; }
 
-// Its last words say that the work is over.
-bool EndsWell(const Stream& stream) {
+// Its last words say that the program has ended by itself.
+bool EndsByItself(const Stream& stream) {
+  static const RE2 pattern(
+      R"((?i)\b(?:exit(?:ing|ed|s)|shut\w*|destroy\w*|terminat\w*|abort\w*)\b|\b(?:train\w*|job|run|fit|all|program)\b[^\n]{0,24}\b(?:done|finish\w*|complet\w*|over|ended)\b)");
   const auto last = std::find_if(stream.tail.rbegin(), stream.tail.rend(), HasMeaning);
-  return last != stream.tail.rend() && last->kind == Kind::kOrdinary && Concludes(last->text);
+  return last != stream.tail.rend() && last->kind == Kind::kOrdinary && RE2::PartialMatch(last->text, pattern);
 }
 
 // It writes of progress to the end, but for a few lines that conclude nothing.
@@ -66,7 +68,7 @@ bool FellSilent(const std::vector<ScannedFile>& files) {
   bool worked = false;
   for (const ScannedFile& file : files) {
     for (const Stream& stream : file.streams) {
-      if (!file.kernel && EndsWell(stream)) return false;
+      if (!file.kernel && EndsByItself(stream)) return false;
       if (file.kernel || CountBehind(stream, 0, Kind::kProgress) < kAtWork) continue;
       if (!StopsAtWork(stream)) return false;
       worked = true;
@@ -96,7 +98,6 @@ void Course::NoteSteps(const ScannedFile& file) {
       if (line.kind == Kind::kProgress) before = std::exchange(last, line.line);
     track.steps.push_back(last);
     track.two_steps = std::max(track.two_steps, before);
-    made_steps_ = made_steps_ || before > 0;
     last_progress_ = std::max(last_progress_, stream.progress_at);
   }
   track.ends.resize(file.streams.size());

@@ -28,7 +28,6 @@ class Course {
   bool succeeded() const { return succeeded_; }
   // Whoever worked stopped writing in the midst of it, and nobody says why.
   bool fell_silent() const { return fell_silent_; }
-  bool made_steps() const { return made_steps_; }
   std::optional<absl::Time> last_progress() const { return last_progress_; }
 
  private:
@@ -50,7 +49,7 @@ class Course {
   const std::vector<Rule>& rules_;
   std::map<const ScannedFile*, Track> tracks_;
   std::optional<absl::Time> last_progress_;  // of any process
-  bool succeeded_ = false, fell_silent_ = false, made_steps_ = false;
+  bool succeeded_ = false, fell_silent_ = false;
 };
 
 }  // namespace ncclwatch::analyzer

@@ -17,10 +17,10 @@ constexpr absl::Duration kKernelBefore = absl::Minutes(10), kKernelAfter = absl:
 // Links and mounts come and go: they matter only if they do so just before an end.
 constexpr absl::Duration kLinkBefore = absl::Minutes(2);
 
-// Bad numbers stand in lines of progress, and a warning of them means something if no steps are known.
-bool OnlyAWarning(const Rule& rule, const Match& match, bool made_steps) {
+// Bad numbers stand in lines of progress. Of an excerpt each line was chosen.
+bool OnlyAWarning(const Rule& rule, const Match& match, bool excerpt) {
   if (rule.category == "terminated" || rule.category == "hardware" || match.exception) return false;
-  if (rule.category == "numerics") return match.level == LogLevel::kWarning && made_steps;
+  if (rule.category == "numerics") return match.level == LogLevel::kWarning && !excerpt;
   return match.level == LogLevel::kInfo || match.level == LogLevel::kWarning;
 }
 
@@ -72,9 +72,15 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     if (follows && lost_.count(ended.rank)) ended.consequence = true;
     if (ended.at && (!first_end_ || *ended.at < *first_end_)) first_end_ = ended.at;
   }
-  for (const ScannedFile& file : files)
-    for (const Stream& stream : file.streams)
+  constexpr std::uint64_t kExcerpt = 30;  // lines
+  std::uint64_t lines = 0;
+  for (const ScannedFile& file : files) {
+    for (const Stream& stream : file.streams) {
+      lines += stream.lines;
       if (!file.kernel) last_line_ = std::max(last_line_, stream.last_at);
+    }
+  }
+  excerpt_ = lines < kExcerpt;
   if (!first_end_) first_end_ = last_line_;
   // Only now is it known which lines mean nothing.
   for (const ScannedFile& file : files)
@@ -90,7 +96,7 @@ bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
   const bool last = course_.IsLast(file, match);
   if (IsUnnamed(rule, match) && !last) return false;
   if (harmless_.count(TemplateOf(match.text)) && !(match.exception && last)) return false;
-  return !OnlyAWarning(rule, match, course_.made_steps());
+  return !OnlyAWarning(rule, match, excerpt_);
 }
 
 bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
@@ -128,7 +134,7 @@ bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
   if (others_.Has(match) || course_.WentOn(file, match)) return false;
   if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
   const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
-  return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match, course_.made_steps()) &&
+  return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match, excerpt_) &&
          !(rule.role == Role::kCause && harmless_.count(TemplateOf(match.text)));
 }
 

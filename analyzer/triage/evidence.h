@@ -66,7 +66,7 @@ class Evidence {
   std::set<int> lost_;
   std::map<std::tuple<const ScannedFile*, std::size_t, int>, std::uint64_t>
       echoes_;  // by stream and rank, the first line
-  bool failed_ = false, only_kernel_ = true;
+  bool failed_ = false, only_kernel_ = true, excerpt_ = false;
 };
 
 }  // namespace ncclwatch::analyzer
