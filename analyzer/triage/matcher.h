@@ -73,6 +73,7 @@ class Matcher {
 
   // Index into rules() of the first that the line matches. Rules of tracebacks are not tried: FieldsOf knows them.
   std::optional<std::size_t> RuleOf(std::string_view line) const;
+  bool NamesRank(std::size_t rule) const;                              // whether a group of it is called `rank`
   bool Has(std::size_t rule, std::string_view line) const;             // whether the line matches
   LineFields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
 

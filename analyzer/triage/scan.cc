@@ -288,10 +288,18 @@ class Scanner {
     match.rule = rule;
     match.stream = stream;
     const Speaker said = SpeakerOf(text);
-    match.fields = matcher_.FieldsOf(rule, text);
+    const bool names_rank = matcher_.NamesRank(rule);
+    if (names_rank) match.fields = matcher_.FieldsOf(rule, text);
     match.rank = NumberIn(match.fields, "rank");
     for (const int rank : {prefix.rank, said.rank, file_.is_local ? -1 : file_.rank})
       if (match.rank < 0) match.rank = rank;
+    if (said.pid >= 0 && match.rank >= 0) out_.ranks_of_pids[said.pid] = match.rank;
+    auto& [index, times] = kept_[{rule, match.rank, stream}];
+    if (++times > kMostOfARule) {
+      out_.matches[index].times = times;
+      return nullptr;
+    }
+    if (!names_rank) match.fields = matcher_.FieldsOf(rule, text);
     for (const int local : {prefix.local_rank, said.local_rank, file_.is_local ? file_.rank : -1})
       if (match.local_rank < 0) match.local_rank = local;
     for (const auto& [name, value] : match.fields)
@@ -301,12 +309,6 @@ class Scanner {
     match.pid = NumberIn(match.fields, "pid");
     for (const int pid : {said.pid, prefix.pid})
       if (match.pid < 0) match.pid = pid;
-    if (said.pid >= 0 && match.rank >= 0) out_.ranks_of_pids[said.pid] = match.rank;
-    auto& [index, times] = kept_[{rule, match.rank, stream}];
-    if (++times > kMostOfARule) {
-      out_.matches[index].times = times;
-      return nullptr;
-    }
     match.file = file_.path;
     match.line = line_;
     match.text = text.substr(0, kLongestText);
