@@ -17,6 +17,12 @@ namespace {
 constexpr std::size_t kBlock = 1 << 20;
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 
+// That of the thread's last reader: many files are smaller than its pages are costly.
+std::unique_ptr<char[]>& SpareBuffer() {
+  thread_local std::unique_ptr<char[]> spare;
+  return spare;
+}
+
 }  // namespace
 
 class BlockReader::Source {
@@ -115,10 +121,13 @@ BlockReader::BlockReader(const std::string& path) {
     source_ = std::make_unique<Plain>(std::move(file));
 }
 
-BlockReader::~BlockReader() = default;
+BlockReader::~BlockReader() {
+  if (buffer_) SpareBuffer() = std::move(buffer_);
+}
 
 bool BlockReader::Next(std::string_view* block) {
   if (!source_) return false;
+  if (!buffer_) buffer_ = std::move(SpareBuffer());
   if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(2 * kBlock);
   std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
   end_ -= begin_;

@@ -35,12 +35,32 @@ bool IsFinal(const std::string& text) {
   return text.find("100%") != std::string::npos;
 }
 
-// Its last line of any meaning is one of progress, and not the last of all.
+// What a program says when its work is over, well or not.
+bool Concludes(const std::string& text) {
+  static const RE2 pattern(
+      R"((?i)\b(?:sav(?:ed|ing)|finish\w*|done|complet\w*|exit\w*|shut\w*|stop\w*|end(?:ed|ing)?|destroy\w*|clean\w*|summary|total|best|final\w*|terminat\w*|abort\w*|upload\w*|success\w*)\b)");
+  return RE2::PartialMatch(text, pattern);
+}
+
+bool HasMeaning(const TailLine& line) { return line.kind != Kind::kOther && LevelOf(line.text) != LogLevel::kWarning; }
+
+// Its last words say that the program has ended by itself.
+bool EndsByItself(const Stream& stream) {
+  static const RE2 pattern(
+      R"((?i)\b(?:exit(?:ing|ed|s)|shut\w*|destroy\w*|terminat\w*|abort\w*)\b|\b(?:train\w*|job|run|fit|all|program)\b[^\n]{0,24}\b(?:done|finish\w*|complet\w*|over|ended)\b)");
+  const auto last = std::find_if(stream.tail.rbegin(), stream.tail.rend(), HasMeaning);
+  return last != stream.tail.rend() && last->kind == Kind::kOrdinary && RE2::PartialMatch(last->text, pattern);
+}
+
+// It writes of progress to the end, but for a few lines that conclude nothing.
 bool StopsAtWork(const Stream& stream) {
-  const auto last = std::find_if(stream.tail.rbegin(), stream.tail.rend(), [](const TailLine& line) {
-    return line.kind != Kind::kOther && LevelOf(line.text) != LogLevel::kWarning;
-  });
-  return last != stream.tail.rend() && last->kind == Kind::kProgress && !IsFinal(last->text);
+  constexpr int kMost = 3;
+  int others = 0;
+  for (auto line = stream.tail.rbegin(); line != stream.tail.rend(); ++line) {
+    if (line->kind == Kind::kProgress) return !IsFinal(line->text);
+    if (HasMeaning(*line) && (++others > kMost || Concludes(line->text))) return false;
+  }
+  return false;
 }
 
 bool FellSilent(const std::vector<ScannedFile>& files) {
@@ -48,6 +68,7 @@ bool FellSilent(const std::vector<ScannedFile>& files) {
   bool worked = false;
   for (const ScannedFile& file : files) {
     for (const Stream& stream : file.streams) {
+      if (!file.kernel && EndsByItself(stream)) return false;
       if (file.kernel || CountBehind(stream, 0, Kind::kProgress) < kAtWork) continue;
       if (!StopsAtWork(stream)) return false;
       worked = true;
@@ -127,10 +148,10 @@ bool Course::WentOn(const ScannedFile& file, const Match& match) const {
   // What a rank says while it cleans up after its work.
   if (success > 0 && (!match.exception || rule.role == Role::kEcho)) return true;
   if (Worked(file, match)) return true;
+  if (match.caught || (!match.exception && rule.role == Role::kCause && SaysItGoesOn(match.text))) return true;
   // Numbers that go bad, and hardware, do not stop the rank that writes the line at once.
   if (!match.exception && (rule.category == "numerics" || rule.category == "hardware")) return false;
   const Stream& stream = file.streams[match.stream];
-  if (match.caught || (!match.exception && rule.role == Role::kCause && SaysItGoesOn(match.text))) return true;
   if (match.exception && stream.is_process()) {
     const std::uint64_t ordinary = CountBehind(stream, match.line, Kind::kOrdinary);
     if (ordinary >= 2 || (ordinary == 1 && TrackOf(file).ends[match.stream] > match.line)) return true;

@@ -28,6 +28,7 @@ class Course {
   bool succeeded() const { return succeeded_; }
   // Whoever worked stopped writing in the midst of it, and nobody says why.
   bool fell_silent() const { return fell_silent_; }
+  std::optional<absl::Time> last_progress() const { return last_progress_; }
 
  private:
   // Of one file, by line; 0: there is none.

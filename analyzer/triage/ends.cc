@@ -78,10 +78,12 @@ bool EndedEarlier(const RankEnd& a, const RankEnd& b) {
 void Merge(const RankEnd& other, RankEnd* ended) {
   if (!ended->status) ended->status = other.status;
   if (ended->how != EndKind::kException && other.how == EndKind::kException) {
-    const auto status = ended->status;
+    const auto [status, at] = std::pair(ended->status, ended->at);
     *ended = other;
     ended->status = status;
+    if (!ended->at) ended->at = at;
   }
+  if (!ended->at) ended->at = other.at;
 }
 
 }  // namespace

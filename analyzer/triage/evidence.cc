@@ -1,5 +1,7 @@
 #include "analyzer/triage/evidence.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -12,11 +14,28 @@ namespace {
 
 // What the kernel says may be about another job: it counts this long before and after an end.
 constexpr absl::Duration kKernelBefore = absl::Minutes(10), kKernelAfter = absl::Minutes(2);
+// Links and mounts come and go: they matter only if they do so just before an end.
+constexpr absl::Duration kLinkBefore = absl::Minutes(2);
 
-bool OnlyAWarning(const Rule& rule, const Match& match) {
-  if (rule.category == "numerics" || rule.category == "terminated" || rule.category == "hardware") return false;
-  return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
+// Bad numbers stand in lines of progress. Of an excerpt each line was chosen.
+bool OnlyAWarning(const Rule& rule, const Match& match, bool excerpt) {
+  if (rule.category == "terminated" || rule.category == "hardware" || match.exception) return false;
+  if (rule.category == "numerics") return match.level == LogLevel::kWarning && !excerpt;
+  return match.level == LogLevel::kInfo || match.level == LogLevel::kWarning;
 }
+
+// Last words that name no exception: healthy programs have such lines too.
+bool IsUnnamed(const Rule& rule, const Match& match) { return rule.traceback && !match.exception; }
+
+// "... Timeout(ms)=600000": when the wait began that the line reports.
+std::optional<absl::Time> WaitedSince(const Match& match) {
+  static const RE2 pattern(R"(Timeout\(ms\)=(\d+))");
+  std::int64_t limit = 0;
+  if (!match.at || !RE2::PartialMatch(match.text, pattern, &limit)) return std::nullopt;
+  return *match.at - absl::Milliseconds(limit);
+}
+
+bool IsLinkOrMount(const Rule& rule) { return rule.category == "network" || rule.category == "filesystem"; }
 
 bool IsStatement(const Rule& rule) { return rule.generic && !rule.end.empty() && rule.category == "terminated"; }
 
@@ -36,10 +55,12 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     for (const Match& match : file.matches) {
       const Rule& rule = rules[match.rule];
       const bool went_on = course_.WentOn(file, match);
-      const bool lost = rule.role == Role::kEcho && !rule.weak && rule.category != "terminated";
-      if (lost && !went_on) lost_.insert(match.rank);
-      if (rule.role == Role::kEcho && !rule.weak && !went_on)
+      // What a program says of its own failure may stand above the exception that explains it.
+      if (rule.role == Role::kEcho && !rule.weak && !went_on && rule.category != "python") {
+        if (rule.category != "terminated") lost_.insert(match.rank);
         echoes_.emplace(std::tuple(&file, match.stream, match.rank), match.line);
+        if (const auto since = WaitedSince(match)) hung_since_ = std::min(hung_since_.value_or(*since), *since);
+      }
       if (went_on && rule.role != Role::kConfirmation) harmless_.insert(TemplateOf(match.text));
       if (!file.kernel && match.pid >= 0) pids_.insert(match.pid);
     }
@@ -51,9 +72,15 @@ Evidence::Evidence(const std::vector<Rule>& rules, const std::vector<ScannedFile
     if (follows && lost_.count(ended.rank)) ended.consequence = true;
     if (ended.at && (!first_end_ || *ended.at < *first_end_)) first_end_ = ended.at;
   }
-  for (const ScannedFile& file : files)
-    for (const Stream& stream : file.streams)
+  constexpr std::uint64_t kExcerpt = 30;  // lines
+  std::uint64_t lines = 0;
+  for (const ScannedFile& file : files) {
+    for (const Stream& stream : file.streams) {
+      lines += stream.lines;
       if (!file.kernel) last_line_ = std::max(last_line_, stream.last_at);
+    }
+  }
+  excerpt_ = lines < kExcerpt;
   if (!first_end_) first_end_ = last_line_;
   // Only now is it known which lines mean nothing.
   for (const ScannedFile& file : files)
@@ -67,8 +94,9 @@ bool Evidence::Counts(const ScannedFile& file, const Match& match) const {
   if (file.kernel) return IsTied(match) || (rule.category == "hardware" && !first_end_ && !fell_silent());
   if (fell_silent() || (match.chained && rule.traceback)) return false;
   const bool last = course_.IsLast(file, match);
+  if (IsUnnamed(rule, match) && !last) return false;
   if (harmless_.count(TemplateOf(match.text)) && !(match.exception && last)) return false;
-  return !OnlyAWarning(rule, match);
+  return !OnlyAWarning(rule, match, excerpt_);
 }
 
 bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
@@ -84,7 +112,7 @@ bool Evidence::Follows(const ScannedFile& file, const Match& match) const {
 Weight Evidence::WeightOf(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
   if (file.kernel && !only_kernel_ && !IsTied(match)) return Weight::kElsewhere;
-  if (rule.peer) return Weight::kPeer;
+  if (rule.peer || (file.kernel && match.pid < 0 && IsLinkOrMount(rule))) return Weight::kPeer;
   return IsStatement(rule) ? Weight::kStatement : Weight::kOwn;
 }
 
@@ -102,35 +130,44 @@ bool Evidence::NearEnd(const TriageFinding& cause) const {
 // A line that a healthy job does not write at its end.
 bool Evidence::ShowsFailure(const ScannedFile& file, const Match& match) const {
   const Rule& rule = rules_[match.rule];
-  if (rule.role == Role::kSuccess || rule.weak || file.kernel) return false;
+  if (rule.role == Role::kSuccess || rule.weak || file.kernel || IsUnnamed(rule, match)) return false;
   if (others_.Has(match) || course_.WentOn(file, match)) return false;
   if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
   const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
-  return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match) &&
+  return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match, excerpt_) &&
          !(rule.role == Role::kCause && harmless_.count(TemplateOf(match.text)));
 }
 
 // Of the kernel: about a process of this job, or about a machine that failed, or killed, when the job ended.
 bool Evidence::IsTied(const Match& match) const {
-  if (only_kernel_ || match.rank >= 0 || pids_.count(match.pid)) return true;
+  if (only_kernel_ || IsOfRank(match)) return true;
   const Rule& rule = rules_[match.rule];
   const bool others = match.pid >= 0 && !pids_.empty();
+  if (IsLinkOrMount(rule) && !others && match.at && IsNearAnEnd(*match.at, kLinkBefore)) return true;
   if (rule.category != "hardware" && rule.category != "terminated") return KilledNear(match);
-  return !others && match.at && IsNearAnEnd(*match.at);
+  return !others && match.at && IsNearAnEnd(*match.at, kKernelBefore);
 }
 
-bool Evidence::IsNearAnEnd(absl::Time time) const {
-  return first_end_ && time >= *first_end_ - kKernelBefore && time <= last_line_.value_or(*first_end_) + kKernelAfter;
+// Or since the job made its last step, or began to wait: ranks that hang end much later.
+bool Evidence::IsNearAnEnd(absl::Time time, absl::Duration before) const {
+  constexpr absl::Duration kBeforeHang = absl::Minutes(1);
+  if (!first_end_) return false;
+  absl::Time from = *first_end_ - before;
+  for (const auto& idle : {course_.last_progress(), hung_since_})
+    if (idle) from = std::min(from, *idle - kBeforeHang);
+  return time >= from && time <= last_line_.value_or(*first_end_) + kKernelAfter;
 }
 
 // A kill of a process that nobody knows matters only if a rank was killed at that time.
 bool Evidence::KilledNear(const Match& match) const {
+  if (rules_[match.rule].category == "cuda") return false;
   return std::any_of(ends_.begin(), ends_.end(), [&](const RankEnd& ended) {
     // A bus error: mapped files that are gone.
     const bool bus_error = rules_[match.rule].category == "filesystem" && ended.how == EndKind::kSignal &&
                            ended.status && std::abs(*ended.status) == SIGBUS;
     if (ended.how != EndKind::kKilled && !bus_error) return false;
-    return !ended.at || !match.at || (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter);
+    if (!match.at) return false;  // only its pid could tie it
+    return !ended.at || (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter);
   });
 }
 

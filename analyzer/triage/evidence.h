@@ -34,6 +34,7 @@ class Evidence {
   bool healthy() const { return !only_kernel_ && !fell_silent() && (!failed_ || course_.succeeded()); }
   bool succeeded() const { return course_.succeeded(); }
   bool fell_silent() const { return !failed_ && !only_kernel_ && course_.fell_silent(); }
+  std::optional<absl::Time> hung_since() const { return hung_since_; }
   // Ranks that say that they lost others, or waited for them in vain.
   const std::set<int>& lost() const { return lost_; }
 
@@ -42,12 +43,14 @@ class Evidence {
   // A cause that follows from what its process said before: that it lost another one, or waited too long.
   bool Follows(const ScannedFile& file, const Match& match) const;
   Weight WeightOf(const ScannedFile& file, const Match& match) const;
+  // It names a process of the job.
+  bool IsOfRank(const Match& match) const { return match.rank >= 0 || pids_.count(match.pid) > 0; }
   // Whether the cause's line belongs to an end, or is about what need not stand at one: the machine, numbers.
   bool NearEnd(const TriageFinding& cause) const;
 
  private:
   bool ShowsFailure(const ScannedFile& file, const Match& match) const;
-  bool IsNearAnEnd(absl::Time time) const;
+  bool IsNearAnEnd(absl::Time time, absl::Duration before) const;
   bool IsTied(const Match& match) const;
   bool KilledNear(const Match& match) const;
 
@@ -57,12 +60,13 @@ class Evidence {
   const OtherJobs others_;
   std::vector<RankEnd> ends_;
   std::optional<absl::Time> first_end_, last_line_;  // of ranks; what the job wrote last
+  std::optional<absl::Time> hung_since_;             // by a time limit that was over
   std::set<int> pids_;                               // of the job, as far as known
   std::set<std::string> harmless_;                   // templates of lines after which ranks went on
   std::set<int> lost_;
   std::map<std::tuple<const ScannedFile*, std::size_t, int>, std::uint64_t>
       echoes_;  // by stream and rank, the first line
-  bool failed_ = false, only_kernel_ = true;
+  bool failed_ = false, only_kernel_ = true, excerpt_ = false;
 };
 
 }  // namespace ncclwatch::analyzer

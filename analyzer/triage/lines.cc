@@ -60,6 +60,16 @@ bool SaysItGoesOn(std::string_view line) {
   return RE2::PartialMatch(re2::StringPiece(line.data(), std::min(line.size(), kLookAt)), pattern);
 }
 
+bool LivesWithout(std::string_view line) {
+  static const RE2 pattern(
+      R"((?i)\b(?:not available|unavailable|missing)\b[^\n]{0,40}[,;:]|, using\b|\bwithout\b|\bdefault(?:s|ing)? to\b|\bdegraded\b|\bis (?:now )?off\b)");
+  static const RE2 gives_up(R"((?i)\b(?:abort|exit|stop|quit|terminat|fail|fatal|cannot|can't|giv(?:e|ing) up))");
+  const re2::StringPiece text(line.data(), std::min(line.size(), kLookAt));
+  if (SaysItGoesOn(line)) return true;
+  return KindOf(line) == TailLine::Kind::kOrdinary && RE2::PartialMatch(text, pattern) &&
+         !RE2::PartialMatch(text, gives_up);
+}
+
 int OwnRankIn(std::string_view line) {
   static const RE2 pattern(
       R"((?i)\b(?:global[_ ]?|world[_ ]?)?rank(?:[ =:]{1,2}|\s)(\d+)\)?(?: of \d+|[^\n]{0,24}(?:world[_ ]?size|env://|member))|initializ[^\n]{0,60}\brank[ =:]{1,2}(\d+)\b)");

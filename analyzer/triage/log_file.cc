@@ -54,25 +54,26 @@ std::string HostOf(const fs::path& path) {
   return host;
 }
 
-// Files of one folder whose names differ in one number alone, 0 to N-1: that number is the rank.
+// Files of one folder whose names differ in one number alone, 0 to N-1: that number is the rank. A rank can have
+// several files: "7.out" and "7.err".
 void NumberNeighbours(std::vector<LogFile>* files) {
-  static const RE2 number(R"((\d+)(\D*)$)");
-  std::map<std::string, std::map<int, LogFile*>> groups;
+  static const RE2 number(R"((\d+)([^\d/]*?)(?:\.(?:out|err|log))?$)");
+  std::map<std::string, std::map<int, std::vector<LogFile*>>> groups;
   for (LogFile& file : *files) {
     if (file.rank >= 0) continue;
     int value = 0;
     std::string behind;
     if (!RE2::PartialMatch(file.path, number, &value, &behind)) continue;
-    if (behind.find('/') != std::string::npos) continue;
     std::string name = file.path;
     RE2::Replace(&name, number, "#\\2");
-    groups[name].emplace(value, &file);
+    groups[name][value].push_back(&file);
   }
   for (const auto& [name, members] : groups) {
     const bool all = members.size() > 1 && members.begin()->first == 0 &&
                      members.rbegin()->first + 1 == static_cast<int>(members.size());
-    for (const auto& [rank, file] : members)
-      if (all) file->rank = rank;
+    for (const auto& [rank, of_rank] : members)
+      for (LogFile* const file : of_rank)
+        if (all) file->rank = rank;
   }
 }
 

@@ -197,6 +197,7 @@ void AddRules(std::vector<Rule> more, std::vector<Rule>* rules) {
 struct Matcher::Parts {
   std::vector<Rule> rules;
   std::vector<std::vector<std::unique_ptr<RE2>>> of_rules;  // their patterns
+  std::vector<bool> names_rank;                             // by rule
   re2::FilteredRE2 filter{kLeastText};                      // those that any line may match
   std::vector<std::size_t> rule_of_filter;                  // by its ids
   RE2::Set texts{OfTexts(), RE2::UNANCHORED};               // that those need
@@ -216,8 +217,10 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
   parts->rules = std::move(rules);
   for (std::size_t i = 0; i < parts->rules.size(); ++i) {
     auto& patterns = parts->of_rules.emplace_back();
+    parts->names_rank.push_back(false);
     for (const std::string& pattern : parts->rules[i].patterns) {
       patterns.push_back(std::make_unique<RE2>(pattern, RE2::Quiet));
+      if (patterns.back()->NamedCapturingGroups().count("rank")) parts->names_rank.back() = true;
       int id = 0;
       if (parts->rules[i].traceback) continue;
       if (parts->filter.Add(pattern, RE2::Quiet, &id) != RE2::NoError)
@@ -254,21 +257,23 @@ std::size_t Matcher::Next(std::string_view block, std::size_t from) const {
   return static_cast<std::size_t>(found.data() - block.data()) + found.size();
 }
 
-std::vector<std::size_t> Matcher::RulesOf(std::string_view line) const {
+std::optional<std::size_t> Matcher::RuleOf(std::string_view line) const {
   const re2::StringPiece text(line.data(), line.size());
-  std::vector<int> atoms, ids;
+  std::vector<int> atoms;
   RE2::Set::ErrorInfo error{};
   if (!parts_->texts.Match(text, &atoms, &error)) {
-    if (error.kind == RE2::Set::kNoError) return {};
+    if (error.kind == RE2::Set::kNoError) return std::nullopt;
     // The set has no memory left for its automaton: then any text may be there, and each pattern is tried.
     atoms.resize(static_cast<std::size_t>(parts_->texts_count));
     std::iota(atoms.begin(), atoms.end(), 0);
   }
-  parts_->filter.AllMatches(text, atoms, &ids);
-  std::set<std::size_t> rules;
-  for (const int id : ids) rules.insert(parts_->rule_of_filter[static_cast<std::size_t>(id)]);
-  return {rules.begin(), rules.end()};
+  // Patterns were added in the order of their rules.
+  const int first = parts_->filter.FirstMatch(text, atoms);
+  if (first < 0) return std::nullopt;
+  return parts_->rule_of_filter[static_cast<std::size_t>(first)];
 }
+
+bool Matcher::NamesRank(std::size_t rule) const { return parts_->names_rank[rule]; }
 
 bool Matcher::Has(std::size_t rule, std::string_view line) const {
   const auto& patterns = parts_->of_rules[rule];

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,8 +71,9 @@ class Matcher {
   // begins; npos if there is none.
   std::size_t Next(std::string_view block, std::size_t from) const;
 
-  // Indices into rules() that the line matches, ascending. Rules of tracebacks are not among them: FieldsOf knows.
-  std::vector<std::size_t> RulesOf(std::string_view line) const;
+  // Index into rules() of the first that the line matches. Rules of tracebacks are not tried: FieldsOf knows them.
+  std::optional<std::size_t> RuleOf(std::string_view line) const;
+  bool NamesRank(std::size_t rule) const;                              // whether a group of it is called `rank`
   bool Has(std::size_t rule, std::string_view line) const;             // whether the line matches
   LineFields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
 

@@ -27,6 +27,44 @@ absl::StatusOr<Matcher> MakeMatcher(const std::vector<std::string>& rule_files) 
   return Matcher::Make(*std::move(rules));
 }
 
+namespace {
+
+// The year in which it is nearest to `near`.
+absl::Time NearestYear(absl::Time time, absl::Time near) {
+  const absl::TimeZone utc = absl::UTCTimeZone();
+  const auto in_year = [&](absl::CivilSecond at, absl::civil_year_t year) {
+    return absl::FromCivil(absl::CivilSecond(year, at.month(), at.day(), at.hour(), at.minute(), at.second()), utc) +
+           (time - absl::FromCivil(at, utc));
+  };
+  const absl::CivilSecond at = absl::ToCivilSecond(time, utc);
+  const absl::civil_year_t year = absl::ToCivilYear(near, utc).year();
+  absl::Time best = in_year(at, year);
+  for (const absl::civil_year_t other : {year - 1, year + 1})
+    if (absl::AbsDuration(in_year(at, other) - near) < absl::AbsDuration(best - near)) best = in_year(at, other);
+  return best;
+}
+
+// Files without a year take that of the others.
+void SettleYears(std::vector<ScannedFile>* files) {
+  std::optional<absl::Time> known;
+  for (const ScannedFile& file : *files)
+    for (const Stream& stream : file.streams)
+      if (file.year && !file.kernel) known = std::max(known, stream.last_at);
+  if (!known) return;
+  const auto settle = [&](std::optional<absl::Time>* time) {
+    if (*time) **time = NearestYear(**time, *known);
+  };
+  for (ScannedFile& file : *files) {
+    if (file.year) continue;
+    for (Match& match : file.matches) settle(&match.at);
+    for (Stream& stream : file.streams)
+      for (std::optional<absl::Time>* const time : {&stream.first_at, &stream.last_at, &stream.progress_at})
+        settle(time);
+  }
+}
+
+}  // namespace
+
 std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogFile>& files,
                                   const std::function<void(std::uint64_t)>& progress) {
   const int year = absl::ToCivilYear(absl::Now(), absl::UTCTimeZone()).year();
@@ -47,6 +85,7 @@ std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogF
     absl::SleepFor(absl::Milliseconds(20));
   }
   for (std::thread& thread : threads) thread.join();
+  SettleYears(&scanned);
   return scanned;
 }
 

@@ -36,16 +36,22 @@ int NumberIn(const LineFields& fields, std::string_view name) {
 
 // Line ends, eight letters at a time.
 std::uint64_t CountLines(std::string_view text) {
-  constexpr std::uint64_t kEnds = 0x0a0a0a0a0a0a0a0a, kLow = 0x7f7f7f7f7f7f7f7f, kOnes = 0x0101010101010101;
+  constexpr std::uint64_t kLineEnds = 0x0a0a0a0a0a0a0a0a, kLow = 0x7f7f7f7f7f7f7f7f, kOnes = 0x0101010101010101;
   std::uint64_t count = 0;
   for (; text.size() >= sizeof(std::uint64_t); text.remove_prefix(sizeof(std::uint64_t))) {
     std::uint64_t letters = 0;
     std::memcpy(&letters, text.data(), sizeof letters);
-    letters ^= kEnds;
+    letters ^= kLineEnds;
     // The high bit of each byte that is zero; the product adds them up.
     count += ((~(((letters & kLow) + kLow) | letters | kLow) >> 7) * kOnes) >> 56;
   }
   return count + static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// "[ 1234.567890] ...": seconds since the machine started. Dates in such lines are about something else.
+bool CountsSeconds(std::string_view block) {
+  static const RE2 pattern(R"(^(?:<\d+>)?\[ *\d+\.\d{6}\] )");
+  return RE2::PartialMatch(re2::StringPiece(block.data(), std::min<std::size_t>(block.size(), 64)), pattern);
 }
 
 bool IsKernelLog(std::string_view block) {
@@ -60,17 +66,19 @@ bool NamesAnError(const std::string& line) {
   return RE2::PartialMatch(line, pattern);
 }
 
-// Whether one of the last lines has the text.
-bool EndsWith(std::string_view before, std::string_view text) {
-  constexpr std::size_t kLinesBefore = 3;
-  std::size_t begin = before.size();
-  for (std::size_t i = 0; i <= kLinesBefore && begin > 0; ++i) {
-    const std::size_t end = before.rfind('\n', begin - 1);
-    if (end == std::string_view::npos) break;
-    begin = end;
-  }
-  return before.substr(begin).find(text) != std::string_view::npos;
+// "FATAL: time step underflow", "ERROR on proc 3: ...", as programs say it that raise nothing.
+bool SaysItIsFatal(const std::string& line) {
+  static const RE2 pattern(R"(^[\s*>-]{0,8}(?:FATAL|ERROR|Fatal [Ee]rror|fatal error)(?: on \w+ \d+| \w+)?\s?:\s)");
+  return RE2::PartialMatch(line, pattern);
 }
+
+bool IsSameProcess(const LinePrefix& a, const LinePrefix& b) {
+  return a.rank == b.rank && a.local_rank == b.local_rank && a.pid == b.pid;
+}
+
+bool Has(std::string_view line, std::string_view text) { return line.find(text) != std::string_view::npos; }
+
+constexpr int kLinesOfOthers = 40;  // between two lines of a process
 
 template <typename Visit>
 void ForFirstLines(std::string_view block, Visit visit) {
@@ -119,7 +127,10 @@ class Scanner {
     style_ = StyleOf(block);
     out_.kernel = IsKernelLog(block);
     if (out_.kernel) file_.rank = -1;
-    year_ = YearIn(block).value_or(year_);
+    timeless_ = out_.kernel && CountsSeconds(block);
+    constexpr std::size_t kDate = 40;  // letters; a driver says later when it was built
+    out_.year = YearIn(out_.kernel ? block.substr(0, kDate) : block);
+    year_ = out_.year.value_or(year_);
     NoteCommunicators(block);
     std::set<int> named;
     ForFirstLines(block, [&](std::string_view line) {
@@ -204,39 +215,51 @@ class Scanner {
       if (ended) return;
     }
     if (text.find(kTracebackBegin) != std::string::npos) {
-      BeginTraceback(block, begin, stream, text);
+      BeginTraceback(block, begin, stream, prefix, text);
       return;
     }
     if (!has_text) return;
-    const std::vector<std::size_t> rules = matcher_.RulesOf(text);
-    if (rules.empty()) return;
-    Match* const match = Keep(rules.front(), stream, prefix, text);
+    const auto rule = matcher_.RuleOf(text);
+    if (!rule) return;
+    Match* const match = Keep(*rule, stream, prefix, text);
     if (!match) return;
     match->at = TimeBefore(block, begin);
     match->own_time = own_time_;
   }
 
-  void BeginTraceback(std::string_view block, std::size_t begin, std::size_t stream, const std::string& text) {
+  void BeginTraceback(std::string_view block, std::size_t begin, std::size_t stream, const LinePrefix& whose,
+                      const std::string& text) {
     Traceback begun(line_, text.substr(0, text.find(kTracebackBegin)));
     begun.at = TimeBefore(block, begin);
     begun.own_time = begun.at && own_time_;
-    const std::string_view before = block.substr(0, begin);
+    const std::string_view before = LineBefore(block.substr(0, begin), whose);
     // "During handling of the above exception, ...", "The above exception was the direct cause ..."
-    begun.chained = EndsWith(before, "above exception");
-    begun.caught = EndsWith(before, "Exception ignored in") || EndsWith(before, "Error in atexit");
+    begun.chained = Has(before, "above exception");
+    begun.caught = Has(before, "Exception ignored in") || Has(before, "Error in atexit");
     tracebacks_.emplace(stream, std::move(begun));
+  }
+
+  // The last line in `before` that has text and is of the same process.
+  std::string_view LineBefore(std::string_view before, const LinePrefix& whose) const {
+    for (int i = 0; i < kLinesOfOthers && !before.empty(); ++i) {
+      before.remove_suffix(1);  // a line's end
+      const std::size_t end = before.rfind('\n');
+      const std::size_t begin = end == std::string_view::npos ? 0 : end + 1;
+      const LinePrefix prefix = ParsePrefix(before.substr(begin), style_);
+      if (!prefix.rest.empty() && IsSameProcess(prefix, whose)) return prefix.rest;
+      before = before.substr(0, begin);
+    }
+    return {};
   }
 
   // The program's next line says that it goes on. `begin`: of the line with the exception.
   bool IsCaughtBehind(std::string_view block, std::size_t begin, const LinePrefix& whose) const {
-    constexpr int kLinesBehind = 40;  // of others, too
     std::size_t end = block.find('\n', begin);
-    for (int i = 0; i < kLinesBehind && end != std::string_view::npos && end + 1 < block.size(); ++i) {
+    for (int i = 0; i < kLinesOfOthers && end != std::string_view::npos && end + 1 < block.size(); ++i) {
       const std::size_t next = block.find('\n', end + 1);
       const LinePrefix prefix = ParsePrefix(block.substr(end + 1, next - end - 1), style_);
       end = next;
-      if (prefix.rank == whose.rank && prefix.local_rank == whose.local_rank && prefix.pid == whose.pid)
-        return SaysItGoesOn(prefix.rest);
+      if (IsSameProcess(prefix, whose)) return LivesWithout(prefix.rest);
     }
     return false;
   }
@@ -246,10 +269,8 @@ class Scanner {
     if (!traceback->HasException()) return;
     const std::string text = traceback->exception();
     // Where it was raised may say more than what.
-    std::vector<std::size_t> rules = matcher_.RulesOf(text + " in " + traceback->where());
-    if (rules.empty()) rules = matcher_.RulesOf(text);
-    std::optional<std::size_t> rule;
-    if (!rules.empty()) rule = rules.front();
+    auto rule = matcher_.RuleOf(text + " in " + traceback->where());
+    if (!rule) rule = matcher_.RuleOf(text);
     if (!rule) rule = FirstOf(exception_rules_, text);
     Match* const match = rule ? Keep(*rule, stream, streams_.PrefixOf(stream), text) : nullptr;
     if (!match) return;
@@ -267,10 +288,18 @@ class Scanner {
     match.rule = rule;
     match.stream = stream;
     const Speaker said = SpeakerOf(text);
-    match.fields = matcher_.FieldsOf(rule, text);
+    const bool names_rank = matcher_.NamesRank(rule);
+    if (names_rank) match.fields = matcher_.FieldsOf(rule, text);
     match.rank = NumberIn(match.fields, "rank");
     for (const int rank : {prefix.rank, said.rank, file_.is_local ? -1 : file_.rank})
       if (match.rank < 0) match.rank = rank;
+    if (said.pid >= 0 && match.rank >= 0) out_.ranks_of_pids[said.pid] = match.rank;
+    auto& [index, times] = kept_[{rule, match.rank, stream}];
+    if (++times > kMostOfARule) {
+      out_.matches[index].times = times;
+      return nullptr;
+    }
+    if (!names_rank) match.fields = matcher_.FieldsOf(rule, text);
     for (const int local : {prefix.local_rank, said.local_rank, file_.is_local ? file_.rank : -1})
       if (match.local_rank < 0) match.local_rank = local;
     for (const auto& [name, value] : match.fields)
@@ -280,12 +309,6 @@ class Scanner {
     match.pid = NumberIn(match.fields, "pid");
     for (const int pid : {said.pid, prefix.pid})
       if (match.pid < 0) match.pid = pid;
-    if (said.pid >= 0 && match.rank >= 0) out_.ranks_of_pids[said.pid] = match.rank;
-    auto& [index, times] = kept_[{rule, match.rank, stream}];
-    if (++times > kMostOfARule) {
-      out_.matches[index].times = times;
-      return nullptr;
-    }
     match.file = file_.path;
     match.line = line_;
     match.text = text.substr(0, kLongestText);
@@ -304,14 +327,14 @@ class Scanner {
     for (std::size_t i = tail.size() - std::min(tail.size(), kLastWords); i < tail.size(); ++i) {
       if (matched_.count(tail[i].line)) continue;
       if (i > 0 && tail[i - 1].text.rfind("Exception ignored", 0) == 0) continue;
-      if (!matcher_.RulesOf(tail[i].text).empty()) continue;
-      const auto exception = FirstOf(exception_rules_, tail[i].text);
-      Match* const match = exception && NamesAnError(tail[i].text)
-                               ? Keep(*exception, stream, streams_.PrefixOf(stream), tail[i].text)
-                               : nullptr;
+      if (matcher_.RuleOf(tail[i].text)) continue;
+      const bool named = NamesAnError(tail[i].text);
+      if (!named && !SaysItIsFatal(tail[i].text)) continue;
+      const auto rule = FirstOf(exception_rules_, tail[i].text);
+      Match* const match = rule ? Keep(*rule, stream, streams_.PrefixOf(stream), tail[i].text) : nullptr;
       if (!match) continue;
       match->line = tail[i].line;
-      match->exception = true;
+      match->exception = named;
       match->at = mixed_ ? out_.streams[stream].last_at : last_time_;
     }
   }
@@ -335,6 +358,7 @@ class Scanner {
     constexpr int kLinesBack = 400;
     std::size_t at = begin;
     own_time_ = false;
+    if (timeless_) return std::nullopt;
     for (int i = 0; i < kLinesBack; ++i) {
       // Already looked at for an earlier line, in vain: logs without times have many lines that ask.
       if (block.data() == timeless_block_ && at < timeless_end_) break;
@@ -367,7 +391,7 @@ class Scanner {
   std::size_t timeless_end_ = 0;
   std::uint64_t line_ = 0;
   PrefixStyle style_;
-  bool mixed_ = false, binary_ = false;
+  bool mixed_ = false, binary_ = false, timeless_ = false;
 };
 
 }  // namespace

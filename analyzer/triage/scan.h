@@ -69,9 +69,10 @@ struct ScannedFile {
   std::vector<Stream> streams;  // the first: lines without a prefix, or all
   std::map<int, int> ranks_of_pids;
   std::map<std::pair<std::string, std::string>, int> ranks_of_gpus;  // by host and PCI bus, "1b"
-  int named_rank = -1;  // the only one that its first lines name as the writer's
-  bool kernel = false;  // a log of the kernel
-  std::string error;    // why it could not be read to its end
+  int named_rank = -1;      // the only one that its first lines name as the writer's
+  bool kernel = false;      // a log of the kernel
+  std::optional<int> year;  // of its first date that has one; without it times are of the year that was given
+  std::string error;        // why it could not be read to its end
   std::uint64_t bytes = 0;
 };
 

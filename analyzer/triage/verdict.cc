@@ -26,8 +26,9 @@ struct Window {
   bool Contains(absl::Time time) const { return begin > end || (time >= begin && time <= end); }
 };
 
-Window WindowOfJob(const std::vector<ScannedFile>& files) {
+Window WindowOfJob(const std::vector<ScannedFile>& files, std::optional<absl::Time> hung_since) {
   Window window;
+  if (hung_since) window.begin = *hung_since - kBeforeJob;
   for (const ScannedFile& file : files) {
     for (const Stream& stream : file.streams) {
       if (file.kernel || !stream.last_at) continue;
@@ -44,12 +45,12 @@ using Groups = std::map<Key, std::vector<const Match*>>;
 // Of the lines that are about this job: those of one rule together. `follows`: causes that follow from others.
 Groups Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Evidence& evidence,
               Groups* follows) {
-  const Window window = WindowOfJob(files);
+  const Window window = WindowOfJob(files, evidence.hung_since());
   Groups groups;
   for (const ScannedFile& file : files) {
     for (const Match& match : file.matches) {
       if (!evidence.Counts(file, match)) continue;
-      if (file.kernel && match.at && !window.Contains(*match.at)) continue;
+      if (file.kernel && match.at && !window.Contains(*match.at) && !evidence.IsOfRank(match)) continue;
       const Rule& rule = rules[match.rule];
       const bool cause = rule.role == Role::kCause;
       const Weight weight = cause ? evidence.WeightOf(file, match) : Weight::kOwn;
@@ -63,6 +64,7 @@ Groups Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& fi
 struct Weighed {
   TriageFinding cause;
   Weight weight;
+  std::optional<absl::Time> at;  // of its line; of the rank's end, as others saw it, if an exception's has none
 };
 
 bool IsFirst(const TriageFinding& a, const TriageFinding& b) {
@@ -76,17 +78,27 @@ bool MaySameProcess(const TriageFinding& a, const TriageFinding& b) {
   return std::find_first_of(a.ranks.begin(), a.ranks.end(), b.ranks.begin(), b.ranks.end()) != a.ranks.end();
 }
 
+bool IsFirstOf(const Weighed& a, const Weighed& b) {
+  return a.cause.first.file == b.cause.first.file ? a.cause.first.line < b.cause.first.line : IsEarlier(a.at, b.at);
+}
+
+std::optional<absl::Time> TimeOf(const TriageFinding& cause, const std::vector<RankEnd>& ends) {
+  if (cause.first.at || !cause.first.exception || cause.first.rank < 0) return cause.first.at;
+  const auto end =
+      std::find_if(ends.begin(), ends.end(), [&](const RankEnd& ended) { return ended.rank == cause.first.rank; });
+  return end == ends.end() ? std::nullopt : end->at;
+}
+
 // By weight; then what says more before what says less of the same moment; then by time.
 std::vector<TriageFinding> Sorted(std::vector<Weighed> causes) {
-  std::stable_sort(causes.begin(), causes.end(),
-                   [](const Weighed& a, const Weighed& b) { return IsFirst(a.cause, b.cause); });
+  std::stable_sort(causes.begin(), causes.end(), IsFirstOf);
   std::stable_sort(causes.begin(), causes.end(),
                    [](const Weighed& a, const Weighed& b) { return a.weight < b.weight; });
   std::vector<TriageFinding> sorted;
   while (!causes.empty()) {
     auto next = causes.begin();
     const auto says_more = [&](const Weighed& other) {
-      const auto &at = other.cause.first.at, &from = next->cause.first.at;
+      const auto &at = other.at, &from = next->at;
       const bool close = !at || !from || *at - *from <= kSameMoment;
       return !other.cause.rule->generic && other.weight == next->weight && close &&
              MaySameProcess(other.cause, next->cause);
@@ -266,8 +278,11 @@ Weight Sort(const std::vector<Rule>& rules, const std::vector<ScannedFile>& file
       continue;
     }
     if (weight == Weight::kElsewhere) told.confidence = Confidence::kSuspected;
+    // A link or mount of the machine, which only the time ties to an end.
+    if (weight == Weight::kPeer && !rule->peer) told.confidence = std::min(told.confidence, Confidence::kLikely);
     least = std::min(least, weight);
-    causes.push_back({std::move(told), weight});
+    const auto at = TimeOf(told, evidence.ends());
+    causes.push_back({std::move(told), weight, at});
   }
   for (auto& [key, matches] : follows) triage->echoes.push_back(Tell(*std::get<0>(key), std::move(matches)));
   triage->causes = Sorted(std::move(causes));

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Logs of jobs that never ran, failed and healthy ones, by which `ncclwatch triage` can be judged.
 
-    compose_logs.py OUT [--jobs 200] [--seed 1] [--set a|b|c] [--noise FOLDER...] [--calm]
+    compose_logs.py OUT [--jobs 200] [--seed 1] [--set a|b|c|d|e] [--noise FOLDER...] [--calm]
 
 Writes OUT/job-NNN/ (the logs of a job) and OUT/truth.json (what is known to be true of each). FOLDER holds logs of
 healthy jobs: half of the jobs take passages from them. The same seed and folders give the same bytes.
 Jobs of set a share no failure, no unexplained end and no line of noise with jobs of set b; without --set jobs draw from
-both. Set c has failures, ends and noise from public reports that are in neither.
+both. Set c has failures, ends and noise from public reports that are in neither; sets d and e share such texts of a
+later collection: rules are written with sight of d, and e judges them.
 With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
 The cases follow what frameworks, launchers and kernels write. They know nothing of triage's rules, and must not.
 """

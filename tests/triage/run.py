@@ -332,6 +332,85 @@ def hostile_logs(sandbox):
     check("rank_1.log.gz" in done.err, "a file that cannot be read is named")
 
 
+def raised(text, tag=""):
+    return [tag + line for line in ("Traceback (most recent call last):", '  File "train.py", line 3, in step', text)]
+
+
+# Exceptions of which no rule knows the text.
+CLASSES = (
+    ("filelock._error.Timeout: The file lock '/data/.lock' could not be acquired.", "timeout"),
+    ("polars.exceptions.ComputeError: memory allocation of 17179869184 bytes failed", "out_of_memory"),
+    ("RuntimeError: oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker # 0", "nccl"),
+    ("redis.exceptions.ConnectionError: Error 111 connecting to redis:6379. Connection refused.", "network"),
+    ("ValueError: cannot convert float NaN to integer", "numerics"),
+    ("ValueError: Can't find a valid checkpoint at /ckpt/7", "checkpoint"),
+    ("sqlite3.OperationalError: disk I/O error", "filesystem"),
+    ("pandas.errors.ParserError: Error tokenizing data. C error: Expected 5 fields in line 9, saw 6", "data"),
+    ("ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "environment"),
+    ("KeyError: 'SLURM_PROCID'", "environment"),
+    ("KeyError: 'mask'", "python"),
+    ("ValueError: too many values to unpack (expected 2)", "python"),
+)
+
+
+@case
+def classes_and_words_of_exceptions(sandbox):
+    for text, category in CLASSES:
+        folder = sandbox.fresh("logs")
+        write(folder, {"rank_0.log": steps(0, 9), "rank_1.log": steps(0, 9) + raised(text), "launcher.log": table(1, 1)})
+        first = triage(sandbox, folder)[1]["causes"][0]
+        check_equal((first["category"], first["ranks"]), (category, [1]), text)
+
+
+@case
+def others_write_between_the_lines(sandbox):
+    folder = sandbox.fresh("logs")
+    ignored = ["[rank1]: Exception ignored in: <function __del__>", "[rank1]: OSError: [Errno 9] Bad file descriptor"]
+    write(folder, {"job.log": steps(0, 9, 0) + steps(0, 9, 1) + ignored + raised("KeyError: 'mask'", "[rank0]: ")})
+    check_equal(triage(sandbox, folder)[1]["causes"][0]["ranks"], [0], "another process ignored an exception")
+    missing = raised("ImportError: libfast.so: cannot open shared object file: No such file or directory")
+    write(folder, {"job.log": missing + ["the fast optimizer is not available, using the slow one"] + steps(0, 9, 0)})
+    check_equal(triage(sandbox, folder)[1]["causes"], [], "the program lives without it")
+    server = "(VllmWorker rank=1 pid=9) ERROR 11-26 12:00:00 [multiproc.py:522] "
+    write(folder, {"job.log": [server + "WorkerProc hit an exception."] + raised("ValueError: bad shape", server)})
+    check_equal(triage(sandbox, folder)[1]["causes"][0]["line"], 4, "a header is no lost peer")
+
+
+@case
+def last_words_without_an_exception(sandbox):
+    folder = sandbox.fresh("logs")
+    words = "[1,1]<stderr>:ERROR on proc 1: Non-numeric pressure - simulation unstable (src/fix_nh.cpp:1027)"
+    launcher = ["mpirun detected that one or more processes exited with non-zero status, thus causing", "  Process name: [[39125,1],1]", "  Exit code:    1"]
+    write(folder, {"mpirun.log": [f"[1,{rank}]<stdout>:step {i} residual 1.0" for i in range(9) for rank in (0, 1)] + [words] + launcher})
+    first = triage(sandbox, folder)[1]["causes"][0]
+    check_equal((first["category"], first["ranks"]), ("numerics", [1]), "its words tell the category")
+    write(folder, {"mpirun.log": [f"[1,{rank}]<stdout>:step {i} residual 1.0" for i in range(9) for rank in (0, 1)] + [words.replace("1027", "1"), "[after training is done] datetime: today"]})
+    check_equal(triage(sandbox, folder)[0], 0, "nothing says that it failed")
+    write(folder, {"mpirun.log": ["run.sh: line 31: 4711 Killed                  python train.py"]})
+    check_equal(triage(sandbox, folder)[1]["unknown"], True, "the shell does not know who killed it")
+
+
+@case
+def times_of_several_logs(sandbox):
+    folder = sandbox.fresh("logs")
+    wait = TIMED_OUT.format(0).replace("E1126 12:10", "E1126 12:11")
+    write(folder, {"rank_0.log": ["no date here"] * 9 + [wait], "agent.log": [line.replace("2026", "2019") for line in table(1, 1)],
+                   "rank_1.log": [line.replace("2026", "2019") for line in steps(0, 9)]})
+    result = triage(sandbox, folder)[1]
+    check(all(end["at"] is None or end["at"].startswith("2019") for end in result["ended"]), f"the year of the others: {result['ended']}")
+    folder = sandbox.fresh("logs")
+    boot = "[  100.000000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024"
+    kill = "[ 9000.000000] Out of memory: Killed process {} (python3) total-vm:9kB, anon-rss:9kB"
+    for pid, category in ((4701, "out_of_memory"), (99, None)):
+        write(folder, {"rank_0.log": steps(0, 9), "launcher.log": table(1, -9), "dmesg.txt": [boot, kill.format(pid)]})
+        causes = triage(sandbox, folder)[1]["causes"]
+        check_equal(causes[0]["category"] if causes else None, category, f"without a time only the pid tells whose it was: {pid}")
+    folder = sandbox.fresh("logs")
+    xid = "[Thu Nov 26 12:00:{} 2026] NVRM: Xid (PCI:0000:1b:00): 119, name=python3, Timeout after 6s of waiting for RPC response from GPU0 GSP!"
+    write(folder, {"rank_0.log": ["started"] + [TIMED_OUT.format(0)], "dmesg.txt": [xid.format("09")]})
+    check_equal(triage(sandbox, folder)[1]["causes"][0]["category"], "hardware", "when the wait began")
+
+
 def main():
     if "--all" in sys.argv:
         sys.argv.remove("--all")

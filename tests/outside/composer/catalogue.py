@@ -1,4 +1,5 @@
-"""What can happen to jobs: all of it, one of two halves that share no failure and no line of noise, or set c.
+"""What can happen to jobs: all of it, one of two halves that share no failure and no line of noise, set c, or
+one of the halves d and e of another collection.
 
 Rules that were written with sight of one half are judged by the other. An entry's own text or name decides its half,
 so an entry stays where it is when others come. Wordings that differ only in names and numbers stay together.
@@ -22,6 +23,7 @@ from composer import (
     links,
     machines,
     noise,
+    reported,
     stopped,
 )
 from composer.kinds import KINDS
@@ -31,7 +33,7 @@ from composer.raised import ROWS
 assert found_devices and found_ends and found_launch and found_links and found_stalls and found_stopped
 assert links and machines
 HALVES = ("a", "b")
-SETS = (*HALVES, "c")
+SETS = (*HALVES, "c", *reported.HALVES)
 BIT = 20  # of the checksum: each category has entries in both halves by it
 LEADING = 6  # words of a text that tell it from others
 
@@ -65,8 +67,8 @@ def shape(text):
     return " ".join(re.findall("[A-Za-z_]{3,}", re.sub(r"'[^']*'|\{[^}]*\}", " ", row))[:LEADING])
 
 
-def half_of(name):
-    return HALVES[zlib.crc32(name.encode()) >> BIT & 1]
+def half_of(name, halves=HALVES):
+    return halves[zlib.crc32(name.encode()) >> BIT & 1]
 
 
 def of_texts(texts, half):
@@ -88,4 +90,6 @@ def half(name):
 def catalogue_of(name):
     if name == "c":
         return FOUND
+    if name in reported.HALVES:
+        return Catalogue(*reported.parts(lambda text: half_of(shape(text), reported.HALVES) == name))
     return half(name) if name else ALL

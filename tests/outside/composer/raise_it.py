@@ -177,9 +177,11 @@ def raise_it(job, at, rank, where, text, also=False, step=0):
 # Wordings that only a program on torch can have, and moments that a program without a training loop does not know.
 OF_TORCH = re.compile(
     "torch|Torch|DataLoader|RuntimeError: CUDA|cuDNN|Gloo|NCCL|Triton|DALI|state_dict|backward|store based|dist|your"
-    " module|cuda:|mat1|grad_fn|ZeRO|DeepSpeed|CUDA_HOME|optimizer's group|inductor|[Nn]inja|inf checks"
+    " module|cuda:|mat1|grad_fn|ZeRO|DeepSpeed|CUDA_HOME|optimizer's group|inductor|[Nn]inja|inf checks|HIP|Native API"
+    "|DeepEP|miopen|PT_BRIDGE|oneCCL|npu|lightning|EI00|B[Ff]loat16|[Ff][Pp]16|bitsandbytes|FlashAttention|SBATCH|8-bit"
+    "|NVLink error"
 )
-OF_JAX = re.compile("jax|on-disk value|zarray")
+OF_JAX = re.compile("jax|on-disk value|zarray|pjit|dot_general|target dict|incomplete checkpoint")
 OF_VLLM = re.compile("cache blocks")
 SERVED = ("forward", "import", "load")
 
