@@ -174,6 +174,31 @@ std::vector<std::string> Inside(Lines::const_iterator innermost, Lines::const_it
   return texts;
 }
 
+// How many frames, from the innermost on, belong to a backend of torch.distributed in the program's own files: it is no
+// more the program than torch's own backends are.
+std::size_t CountBackend(const std::vector<Frame>& frames, std::size_t end) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < end; ++i) {
+    const Frame& frame = frames[i];
+    if (frame.kind != Frame::Kind::kPython || cpython::OriginOf(frame.file) != Origin::kProgram) continue;
+    const bool called = i + 1 < end && frames[i + 1].kind == Frame::Kind::kPython;
+    if (cpython::IsBackend(frame.function, called ? frames[i + 1].file : "")) count = i + 1;
+  }
+  return count;
+}
+
+// The lines that called it, outwards: the program's own, and its libraries' where there is room.
+std::vector<std::string> Callers(Lines::const_iterator begin, const Lines& lines, std::size_t most) {
+  std::vector<Lines::const_iterator> chosen;
+  for (const bool own : {true, false})
+    for (auto line = begin; line != lines.end(); ++line)
+      if (line->python && (line->origin == Origin::kProgram) == own && chosen.size() < most) chosen.push_back(line);
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<std::string> texts;
+  for (const auto& line : chosen) texts.push_back(line->text);
+  return texts;
+}
+
 }  // namespace
 
 Group GroupOf(const Frame& frame) {
@@ -200,11 +225,16 @@ std::string FullText(const Frame& frame) {
 std::vector<Line> Fold(const std::vector<Frame>& frames) {
   Folded folded;
   const std::size_t starts = CountStarts(frames), end = frames.size() - starts;
+  const std::size_t backend = CountBackend(frames, end);
+  const auto origin_of = [&](std::size_t i) {
+    const Origin origin = cpython::OriginOf(frames[i].file);
+    return i < backend && origin == Origin::kProgram ? Origin::kPackage : origin;
+  };
   for (std::size_t i = 0; i < end;) {
     const Known* const known = Find(frames[i]);
     if (!known) {
       const bool python = frames[i].kind == Frame::Kind::kPython;
-      folded.Add({ShortText(frames[i]), python, false, python ? cpython::OriginOf(frames[i].file) : Origin::kProgram});
+      folded.Add({ShortText(frames[i]), python, false, python ? origin_of(i) : Origin::kProgram});
       ++i;
       continue;
     }
@@ -233,8 +263,7 @@ std::vector<std::string> Where(const Thread& thread) {
   }
   where.push_back(stands->text);
   for (const std::string& text : Inside(lines.begin(), stands)) where.front() += " in " + text;
-  for (auto caller = std::next(stands); caller != lines.end() && where.size() < kMostWhere; ++caller)
-    if (caller->python) where.push_back(caller->text);
+  for (std::string& caller : Callers(std::next(stands), lines, kMostWhere - 1)) where.push_back(std::move(caller));
   return where;
 }
 
