@@ -286,7 +286,7 @@ def check_named_apart(job, place, scratch):
 
 def run_group_names(build, seed=0, mode="run"):
     """Communicators bear the names of torch's groups, in live boxes, in a recording, and in what is made of them."""
-    for backend in ("ctypes_nccl", "late_nccl"):
+    for backend in ("whole_nccl", "late_nccl"):
         with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
             prefix, recording = os.path.join(scratch, "groups"), os.path.join(scratch, "recording")
             line = command(build, os.path.join(PROGRAMS, "named_groups.py"), 4)

@@ -94,7 +94,9 @@ class Work(dist._Work):
         return self._future
 
 
-class CtypesNccl(torch._C._distributed_c10d.Backend):
+class NcclCalls:
+    """The calls of a group on a communicator of its own; one of torch's classes is the other base."""
+
     def __init__(self, store, rank, size):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
@@ -308,15 +310,13 @@ class CtypesNccl(torch._C._distributed_c10d.Backend):
     def size(self):
         return self._size
 
-    def setGroupName(self, name):
-        self._name = name
-
-    def getGroupName(self):
-        return self._name
-
     def shutdown(self):
         self._stop_finisher()
         self._nccl.ncclCommDestroy(self._communicator)
+
+
+class CtypesNccl(NcclCalls, torch._C._distributed_c10d.Backend):
+    pass
 
 
 dist.Backend.register_backend(

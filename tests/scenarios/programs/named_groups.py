@@ -20,7 +20,18 @@ from torch.distributed.device_mesh import init_device_mesh
 from training import note_fault
 
 
-class LateNccl(ctypes_nccl.CtypesNccl):
+class WholeNccl(ctypes_nccl.NcclCalls, dist.ProcessGroup):
+    """Leads to its communicator, as a group with torch's own backend does; nothing leads from a group to a backend that
+    is written in Python."""
+
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupName(self):
+        return self._name
+
+
+class LateNccl(WholeNccl):
     """Makes its communicator in the first call, as torch's own backend does."""
 
     def _connect(self, store):
@@ -33,8 +44,10 @@ class LateNccl(ctypes_nccl.CtypesNccl):
             self._store = None
 
 
-dist.Backend.register_backend("late_nccl", lambda store, rank, size, timeout: LateNccl(store, rank, size), devices=["cpu"])
-dist.init_process_group(os.environ.get("GROUPS_BACKEND", "ctypes_nccl"))
+for name, group in {"whole_nccl": WholeNccl, "late_nccl": LateNccl}.items():
+    dist.Backend.register_backend(
+        name, lambda store, rank, size, timeout, group=group: group(store, rank, size), devices=["cpu"])
+dist.init_process_group(os.environ.get("GROUPS_BACKEND", "whole_nccl"))
 rank = dist.get_rank()
 groups = []  # (group, elements, name)
 numbers = itertools.count(1000, 10)
