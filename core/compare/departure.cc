@@ -146,6 +146,28 @@ std::optional<Departure> DepartureAt(const View& view, const CommView& comm, con
   return departure;
 }
 
+std::optional<std::size_t> GoesOnAtItsPlace(const View& view, const CommView& comm, const Difference& difference) {
+  constexpr std::size_t kAlways = 3;
+  std::optional<std::size_t> goes_on;
+  std::optional<std::uint64_t> usual;
+  for (std::size_t i = 0; i < difference.sides.size(); ++i) {
+    const Call& now = *difference.sides[i].call;
+    const Sequence sequence = SequenceOf(view, comm, difference.sides[i]);
+    std::size_t times = 0;
+    for (const Call* call : sequence.calls) {
+      if (now.site == 0 || call->site != now.site || call->position >= difference.position) continue;
+      if (usual && *usual != FingerprintOf(*call)) return std::nullopt;
+      usual = FingerprintOf(*call);
+      ++times;
+    }
+    if (times < kAlways) return std::nullopt;
+    if (*usual != FingerprintOf(now)) continue;
+    if (goes_on) return std::nullopt;
+    goes_on = i;
+  }
+  return goes_on;
+}
+
 std::vector<Alignment> AlignSides(const View& view, const CommView& comm, const Difference& difference,
                                   const Side& usual, const Side& odd) {
   if (difference.zero_count || usual.call->group != 0 || odd.call->group != 0) return {};

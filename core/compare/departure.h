@@ -23,6 +23,10 @@ struct Departure {
 // or the place of the calls contradicts.
 std::optional<Departure> DepartureAt(const View& view, const CommView& comm, const Difference& difference);
 
+// The side whose call is the one that its members have always made from this place, at least three times, while the
+// others have made another one from there than ever before. None: nothing tells it.
+std::optional<std::size_t> GoesOnAtItsPlace(const View& view, const CommView& comm, const Difference& difference);
+
 // How the calls of the sides from the position on can be turned into one another.
 std::vector<Alignment> AlignSides(const View& view, const CommView& comm, const Difference& difference,
                                   const Side& usual, const Side& odd);

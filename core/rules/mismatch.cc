@@ -29,6 +29,7 @@ struct Blame {
   std::size_t usual = 0;         // the side that is right, or the first of a tie
   std::vector<std::size_t> odd;  // the others, the largest first
   bool by_history = false;       // as many say the one as the other, and one side goes on as before
+  bool by_place = false;         // ... from the place of the call
   bool open = false;             // as many say the one as the other, and nothing decides
   std::optional<Departure> departure;
   std::vector<Alignment> alignments;  // of the first odd side
@@ -56,6 +57,12 @@ Blame BlameFor(const View& view, const CommView& comm, const Difference& differe
     if (blame.by_history) blame.usual = blame.departure->goes_on;
     blame.open = !blame.by_history;
   }
+  if (blame.open && difference.everybody_arrived && !difference.other_operation)
+    if (const auto goes_on = GoesOnAtItsPlace(view, comm, difference)) {
+      blame.by_history = blame.by_place = true;
+      blame.usual = *goes_on;
+      blame.open = false;
+    }
   for (std::size_t i = 0; i < difference.sides.size(); ++i) {
     if (i != blame.usual) blame.odd.push_back(i);
   }
@@ -222,6 +229,9 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
     finding->evidence.push_back(std::move(line));
   }
   if (blame.departure) AddDeparture(view, comm, difference, blame, finding);
+  if (blame.by_place)
+    finding->evidence.push_back(fmt::format("from this place all have called {} each time before",
+                                            CallText(*difference.sides[blame.usual].call)));
   if (blame.place && blame.place->first < difference.position)
     finding->evidence.push_back(MixedText(blame.place->first, blame.place->last, difference.position));
   if (!blame.alignments.empty())

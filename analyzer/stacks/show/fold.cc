@@ -181,8 +181,10 @@ std::size_t CountBackend(const std::vector<Frame>& frames, std::size_t end) {
   for (std::size_t i = 0; i < end; ++i) {
     const Frame& frame = frames[i];
     if (frame.kind != Frame::Kind::kPython || cpython::OriginOf(frame.file) != Origin::kProgram) continue;
-    const bool called = i + 1 < end && frames[i + 1].kind == Frame::Kind::kPython;
-    if (cpython::IsBackend(frame.function, called ? frames[i + 1].file : "")) count = i + 1;
+    std::size_t caller = i + 1;
+    while (caller < end && GroupOf(frames[caller]) == Group::kPython) ++caller;  // the interpreter's own
+    const bool called = caller < end && frames[caller].kind == Frame::Kind::kPython;
+    if (cpython::IsBackend(frame.function, called ? frames[caller].file : "")) count = i + 1;
   }
   return count;
 }

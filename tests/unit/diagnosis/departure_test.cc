@@ -153,6 +153,25 @@ TEST(Departure, ACountThatNoCallHadIsAWrongArgument) {
   EXPECT_NE(diagnosis.findings.front().next_steps.front().find("bucket or batch size"), std::string::npos);
 }
 
+// Two ranks, whose calls are all one: it may be a layer of a first step, and a habit of steps is not known.
+TEST(Departure, OfTwoTheOneThatCallsAsAlwaysFromThatPlaceIsBelieved) {
+  Job job(2);
+  for (int i = 0; i < 8; ++i, job.Pass(0.01)) job.Done({0, 1}, kWorld, From(11, AllReduce(512)));
+  job.Call({0}, kWorld, From(11, AllReduce(448)));
+  job.Call({1}, kWorld, From(11, AllReduce(512)));
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kLikely, {0});
+  ExpectEvidence(diagnosis, "from this place all have called AllReduce of 512 float32 (sum) each time before");
+}
+
+TEST(Departure, OfTwoThatCallFromAPlaceWithManyCallsNeitherIsBelieved) {
+  Job job(2);
+  for (int i = 0; i < 8; ++i, job.Pass(0.01)) job.Done({0, 1}, kWorld, From(11, AllReduce(i % 2 == 0 ? 512 : 64)));
+  job.Call({0}, kWorld, From(11, AllReduce(448)));
+  job.Call({1}, kWorld, From(11, AllReduce(9)));
+  Expect(job.Diagnose(), Kind::kArgumentMismatch, Certainty::kCertain, {0, 1});
+}
+
 // Tensor parallel pairs within a job of four.
 struct Pairs {
   Job job{4};
