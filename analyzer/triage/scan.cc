@@ -183,7 +183,9 @@ class Scanner {
       line_ += CountLines(block.substr(at, begin - at));
       at = Line(block, begin, &hit);
     }
-    line_ += CountLines(block.substr(std::min(at, block.size())));
+    const std::string_view rest = block.substr(std::min(at, block.size()));
+    line_ += CountLines(rest);
+    if (!rest.empty() && rest.back() != '\n') ++line_;  // the log's last line, which is not ended
     last_time_ = TimeBefore(block, block.size());
     timeless_block_ = nullptr;  // the next block lies at the same place
   }

@@ -391,6 +391,16 @@ def last_words_without_an_exception(sandbox):
 
 
 @case
+def a_last_line_that_is_not_ended(sandbox):
+    """It is a line of the log: numbers of lines are counted back from it."""
+    for end in ("", "\n"):
+        path = os.path.join(sandbox.fresh("logs"), "rank0.log")
+        with open(path, "w") as file:
+            file.write("step 1\nRuntimeError: no such batch\nbye\nbye" + end)
+        check_equal(triage(sandbox, path)[1]["causes"][0]["line"], 2, repr(end))
+
+
+@case
 def times_of_several_logs(sandbox):
     folder = sandbox.fresh("logs")
     wait = TIMED_OUT.format(0).replace("E1126 12:10", "E1126 12:11")
