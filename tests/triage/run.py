@@ -396,7 +396,7 @@ def a_last_line_that_is_not_ended(sandbox):
     for end in ("", "\n"):
         path = os.path.join(sandbox.fresh("logs"), "rank0.log")
         with open(path, "w") as file:
-            file.write("step 1\nRuntimeError: no such batch\nbye\nbye" + end)
+            file.write("\nRuntimeError: no such batch\n====\nbye" + end)
         check_equal(triage(sandbox, path)[1]["causes"][0]["line"], 2, repr(end))
 
 
