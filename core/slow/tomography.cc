@@ -11,9 +11,9 @@ namespace {
 using Kind = Component::Kind;
 using Hosts = std::vector<int>;
 
-constexpr std::size_t kMostDerived = 512;  // groups of hosts
-constexpr std::size_t kMostInRing = 64;    // hosts of a transfer of which each pair is looked at
-constexpr std::size_t kMostCandidates = 4096;
+constexpr std::size_t kMostDerived = 512;   // groups of hosts
+constexpr std::size_t kMostInRing = 64;     // hosts of a transfer of which each pair is looked at
+constexpr std::size_t kMostOfAKind = 1024;  // more of them cannot be told apart
 constexpr std::size_t kMostParts = 6;
 // A transfer of so much less than the slow ones is bound by latency, and clears nobody.
 constexpr std::uint64_t kClears = 4;
@@ -54,6 +54,7 @@ class Tomography {
     for (const std::size_t index : fast)
       if (table.transfers[index].bytes >= least / kClears) fast_.push_back(PassageOf(table.transfers[index]));
     SetGroups(topology);
+    SetCleared();
   }
 
   std::optional<SlowParts> Explain() {
@@ -109,6 +110,16 @@ class Tomography {
     for (const Hosts& hosts : derived) groups_.push_back({"", hosts, {}});
   }
 
+  // Hosts, pairs and adapters that fast transfers have surely passed, in one pass: there may be thousands.
+  void SetCleared() {
+    for (const Passage& passage : fast_) {
+      (passage.crosses() ? left_ : inside_).insert(passage.hosts.begin(), passage.hosts.end());
+      if (passage.hosts.size() == 2) pairs_.insert({passage.hosts[0], passage.hosts[1]});
+      if (!passage.crosses() || !passage.one_of_each_host) continue;
+      for (const std::size_t row : passage.transfer->rows) adapters_.insert({table_.hosts[row], table_.rails[row]});
+    }
+  }
+
   bool HasRow(const Passage& passage, int host, int rail) const {
     return std::any_of(passage.transfer->rows.begin(), passage.transfer->rows.end(),
                        [&](std::size_t row) { return table_.hosts[row] == host && table_.rails[row] == rail; });
@@ -160,12 +171,23 @@ class Tomography {
   }
 
   // A fast transfer clears what it passes.
+  bool IsCleared(const Component& one) const {
+    switch (one.kind) {
+      case Kind::kNic: return adapters_.contains({one.hosts.front(), one.rail});
+      case Kind::kHostPair: return pairs_.contains({one.hosts[0], one.hosts[1]});
+      case Kind::kInside: return inside_.contains(one.hosts.front());
+      case Kind::kUplink: return left_.contains(one.hosts.front());
+      case Kind::kHost: return inside_.contains(one.hosts.front()) || left_.contains(one.hosts.front());
+      default: break;
+    }
+    return std::any_of(fast_.begin(), fast_.end(),
+                       [&](const Passage& fast) { return Touches(one, fast) == Touch::kYes; });
+  }
+
   void Try(Component component) {
-    if (candidates_.size() >= kMostCandidates) return;
+    if (IsCleared(component)) return;
     Candidate candidate{std::move(component), std::vector<bool>(slow_.size()), 0, true};
     const Component& one = candidate.component;
-    if (std::any_of(fast_.begin(), fast_.end(), [&](const Passage& fast) { return Touches(one, fast) == Touch::kYes; }))
-      return;
     for (std::size_t i = 0; i < slow_.size(); ++i) {
       const Touch touch = Touches(one, slow_[i]);
       candidate.explains[i] = touch != Touch::kNo;
@@ -191,12 +213,18 @@ class Tomography {
       hosts.insert(passage.hosts.begin(), passage.hosts.end());
       if (!passage.crosses()) continue;
       for (const std::size_t row : passage.transfer->rows)
-        if (table_.rails[row] >= 0)
-          nics.insert({table_.hosts[row], table_.rails[row]}), rails.insert(table_.rails[row]);
+        if (table_.rails[row] >= 0) {
+          rails.insert(table_.rails[row]);
+          const std::pair adapter(table_.hosts[row], table_.rails[row]);
+          if (!adapters_.contains(adapter)) nics.insert(adapter);
+        }
       if (passage.hosts.size() > kMostInRing) continue;
       for (std::size_t a = 0; a < passage.hosts.size(); ++a)
-        for (std::size_t b = a + 1; b < passage.hosts.size(); ++b) pairs.insert({passage.hosts[a], passage.hosts[b]});
+        for (std::size_t b = a + 1; b < passage.hosts.size(); ++b)
+          if (const std::pair pair(passage.hosts[a], passage.hosts[b]); !pairs_.contains(pair)) pairs.insert(pair);
     }
+    if (nics.size() > kMostOfAKind) nics.clear();
+    if (pairs.size() > kMostOfAKind) pairs.clear();
     for (const auto& rows : ranks) Try({Kind::kRanks, HostsOf(rows), -1, rows, ""});
     for (const auto& [host, rail] : nics) Try({Kind::kNic, {host}, rail, {}, ""});
     for (const int host : hosts)
@@ -306,6 +334,8 @@ class Tomography {
   const StepTable& table_;
   std::vector<Passage> slow_, fast_;
   std::vector<Group> groups_;
+  std::set<int> left_, inside_;                     // hosts: from them to others, within them
+  std::set<std::pair<int, int>> pairs_, adapters_;  // of hosts; host and number
   std::vector<Candidate> candidates_;
 };
 

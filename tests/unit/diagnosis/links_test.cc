@@ -290,6 +290,39 @@ TEST(SlowLinks, TellsWhatElseItCouldBe) {
   EXPECT_EQ(found->instead.front().kind, Component::Kind::kHostPair);
 }
 
+// Sixteen thousand ranks, of whose rings one spans all hosts and is slow: nobody can be told apart, and the hub must
+// not be held up over it.
+TEST(SlowLinks, OneRingOverTwoThousandHosts) {
+  constexpr int kMany = 2048;
+  StepTable table;
+  std::vector<std::size_t> slow, fast;
+  const auto add = [&](std::vector<std::size_t> rows, std::vector<std::size_t>* to) {
+    StepTransfers one;
+    one.bytes = kGradient;
+    one.rows = std::move(rows);
+    to->push_back(table.transfers.size());
+    table.transfers.push_back(std::move(one));
+  };
+  for (int host = 0; host < kMany; ++host) {
+    table.host_names.push_back(std::to_string(host));
+    std::vector<std::size_t> rows;
+    for (int gpu = 0; gpu < kGpus; ++gpu) {
+      rows.push_back(table.ranks.size());
+      table.ranks.push_back(host * kGpus + gpu);
+      table.hosts.push_back(host);
+      table.rails.push_back(gpu);
+    }
+    add(rows, &fast);
+  }
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    std::vector<std::size_t> ring;
+    for (int host = 0; host < kMany; ++host) ring.push_back(static_cast<std::size_t>(host * kGpus + gpu));
+    add(ring, gpu < 4 ? &slow : &fast);
+  }
+  const auto found = ExplainSlow(table, {}, slow, fast);
+  EXPECT_FALSE(found && found->parts.size() == 1);
+}
+
 // Slower than their like from the first step on: nothing rose.
 TEST(SlowLinks, FromTheBeginning) {
   LinkJob job;
