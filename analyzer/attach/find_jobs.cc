@@ -115,13 +115,21 @@ std::vector<int> PidsOf(uid_t user) {
   return pids;
 }
 
-// A launcher that has loaded torch itself is no rank, nor is what a rank has started with its environment.
+// What a rank has started inherits its environment: data loaders, also through a shell.
 bool IsOfAnother(const Seen& one, const std::map<int, const Seen*>& all) {
-  const auto parent = all.find(one.stat.parent);
-  if (parent == all.end()) return false;
-  const bool same =
-      parent->second->place.launcher == one.place.launcher && parent->second->place.rank == one.place.rank;
-  return one.place.launcher != rundir::Launcher::kNone && same;
+  constexpr int kMostAncestors = 32;
+  if (one.place.launcher == rundir::Launcher::kNone) return false;
+  int parent = one.stat.parent;
+  for (int i = 0; i < kMostAncestors && parent > 1; ++i) {
+    const auto known = all.find(parent);
+    if (known != all.end() && known->second->place.launcher == one.place.launcher &&
+        known->second->place.rank == one.place.rank)
+      return true;
+    const auto stat = rundir::StatOf(parent);
+    if (!stat) return false;
+    parent = stat->parent;
+  }
+  return false;
 }
 
 void AddRanks(const std::vector<const Seen*>& seen, RunningJob* job) {
@@ -177,21 +185,15 @@ std::vector<RunningJob> FindJobs(uid_t user) {
   return Grouped(all);
 }
 
-std::vector<RunningJob> JobsOf(const std::vector<int>& pids) {
+std::vector<RunningJob> JobsOf(const std::vector<int>& pids, uid_t user) {
   std::vector<RunningJob> jobs;
   std::set<int> asked(pids.begin(), pids.end());
-  std::set<uid_t> users;
-  for (const int pid : pids) {
-    struct stat owner {};
-    if (stat(fmt::format("/proc/{}", pid).c_str(), &owner) == 0) users.insert(owner.st_uid);
+  for (RunningJob& job : FindJobs(user)) {
+    const auto is_asked = [&](const RankProcess& one) { return asked.contains(one.pid); };
+    if (std::none_of(job.ranks.begin(), job.ranks.end(), is_asked)) continue;
+    for (const RankProcess& one : job.ranks) asked.erase(one.pid);
+    jobs.push_back(std::move(job));
   }
-  for (const uid_t user : users)
-    for (RunningJob& job : FindJobs(user)) {
-      const auto is_asked = [&](const RankProcess& one) { return asked.contains(one.pid); };
-      if (std::none_of(job.ranks.begin(), job.ranks.end(), is_asked)) continue;
-      for (const RankProcess& one : job.ranks) asked.erase(one.pid);
-      jobs.push_back(std::move(job));
-    }
   if (asked.empty()) return jobs;
   RunningJob named;
   named.name = "the named processes";

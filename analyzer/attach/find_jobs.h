@@ -28,7 +28,7 @@ struct RunningJob {
 // launcher has given a rank, or that look like workers. Children of a rank (data loaders) are none.
 std::vector<RunningJob> FindJobs(uid_t user);
 
-// The jobs that these processes belong to; a process that belongs to none is a job of one rank.
-std::vector<RunningJob> JobsOf(const std::vector<int>& pids);
+// The user's jobs that these processes belong to; those that belong to none are a job of their own.
+std::vector<RunningJob> JobsOf(const std::vector<int>& pids, uid_t user);
 
 }  // namespace ncclwatch::analyzer::attach

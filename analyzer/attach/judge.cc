@@ -68,7 +68,6 @@ diagnosis::CallSummary RowOf(const Members& members, double seconds) {
     row.state = diagnosis::CallState::kEntered;
     row.elapsed_s = seconds;
   }
-  row.site = 1;
   row.site_text = PlaceOf(first);
   return row;
 }

@@ -21,6 +21,11 @@
 #include "watchdog/settings/settings.h"
 
 namespace ncclwatch::analyzer::attach {
+
+// What one node tells another. A value of another type is damage: nlohmann's exception.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Standing, rank, pid, start_time, host, state, moving, busy, in, to_one, of_device,
+                                   site, python_site, where, holds, trouble)
+
 namespace {
 
 using nlohmann::json;
@@ -28,50 +33,8 @@ using nlohmann::json;
 constexpr std::int64_t kSend_ns = 5 * kSecond, kDial_ns = 3 * kSecond;
 constexpr std::size_t kMostRanks = 65536;  // told by one node
 
-json ToJson(const Standing& one) {
-  return {{"rank", one.rank},
-          {"pid", one.pid},
-          {"start_time", one.start_time},
-          {"host", one.host},
-          {"state", std::string(1, one.state)},
-          {"moving", one.moving},
-          {"busy", one.busy},
-          {"in", one.in},
-          {"to_one", one.to_one},
-          {"of_device", one.of_device},
-          {"site", one.site},
-          {"python_site", one.python_site},
-          {"where", one.where},
-          {"holds", one.holds},
-          {"trouble", one.trouble}};
-}
-
-// Throws nlohmann's exception where a value has another type.
-Standing StandingFrom(const json& from) {
-  Standing one;
-  from.at("rank").get_to(one.rank);
-  from.at("pid").get_to(one.pid);
-  from.at("start_time").get_to(one.start_time);
-  from.at("host").get_to(one.host);
-  const std::string state = from.at("state").get<std::string>();
-  one.state = state.empty() ? '?' : state.front();
-  from.at("moving").get_to(one.moving);
-  from.at("busy").get_to(one.busy);
-  from.at("in").get_to(one.in);
-  from.at("to_one").get_to(one.to_one);
-  from.at("of_device").get_to(one.of_device);
-  from.at("site").get_to(one.site);
-  from.at("python_site").get_to(one.python_site);
-  from.at("where").get_to(one.where);
-  from.at("holds").get_to(one.holds);
-  from.at("trouble").get_to(one.trouble);
-  return one;
-}
-
 std::string Encode(const RunningJob& job, const RollCall& call) {
-  json ranks = json::array();
-  for (const Standing& one : call.ranks) ranks.push_back(ToJson(one));
-  return json{{"world_size", job.world_size}, {"seconds", call.seconds}, {"looks", call.looks}, {"ranks", ranks}}.dump(
+  return json{{"world_size", job.world_size}, {"seconds", call.seconds}, {"ranks", call.ranks}}.dump(
       -1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -79,9 +42,8 @@ std::string Encode(const RunningJob& job, const RollCall& call) {
 bool TakeIn(const std::string& payload, RunningJob* job, RollCall* call) {
   try {
     const json told = json::parse(payload);
-    std::vector<Standing> ranks;
-    for (const json& one : told.at("ranks"))
-      if (ranks.size() < kMostRanks) ranks.push_back(StandingFrom(one));
+    if (told.at("ranks").size() > kMostRanks) return false;
+    auto ranks = told.at("ranks").get<std::vector<Standing>>();
     job->world_size = std::max(job->world_size, std::min(told.at("world_size").get<int>(), 1 << 20));
     call->seconds = std::min(call->seconds, told.at("seconds").get<double>());
     std::set<int> known;

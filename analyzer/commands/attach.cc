@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -27,15 +28,15 @@ constexpr char kAttachHelp[] =
     "Say where the ranks of a running job stand, and who keeps the others waiting. The job needs no preload and no\n"
     "restart.\n\n"
     "Without a PID it looks for your processes that a launcher (torchrun, srun, mpirun) has given a rank, and for\n"
-    "workers with a rank in their title. It reads their stacks several times from outside: nothing is written into\n"
-    "them, no signal is sent, and threads that sleep are not touched.\n\n"
+    "workers with a rank in their title. It reads their stacks several times from outside: the command writes\n"
+    "nothing into them, sends no signal and does not touch threads that sleep.\n\n"
     "Certainty is at most `likely`: where ranks stand is known, but not their calls before.\n"
     "Exit status: 0 nothing found, 1 a problem was found, 2 usage, 3 no job was found or nothing could be read.";
 
 struct AttachRequest {
   std::vector<int> pids;
   std::string user, meet, report;
-  double watch_s = 0, seconds = 4;
+  double watch_s = 0;
   bool json = false;
 };
 
@@ -45,9 +46,6 @@ void Declare(Options* options, AttachRequest* request) {
   options->add_option("--watch", request->watch_s, "look again every N seconds, until interrupted")
       ->type_name("N")
       ->check(CLI::Range(1.0, 86400.0));
-  options->add_option("--for", request->seconds, "look for so many seconds (default: 4)")
-      ->type_name("S")
-      ->check(CLI::Range(0.1, 60.0));
   options->add_option("--meet", request->meet, "join what is seen on other nodes at this address")
       ->type_name("HOST:PORT");
   options->add_option("--report", request->report, "also write the verdict and all stacks into this file")
@@ -60,6 +58,15 @@ std::optional<uid_t> UserOf(const std::string& name) {
   if (uid_t number = 0; ParseNumber(name, &number)) return number;
   const passwd* const entry = getpwnam(name.c_str());
   return entry == nullptr ? std::nullopt : std::optional(entry->pw_uid);
+}
+
+// Root must mean it.
+std::optional<int> SomebodyElses(const std::vector<int>& pids, uid_t user) {
+  for (const int pid : pids) {
+    struct stat owner {};
+    if (stat(fmt::format("/proc/{}", pid).c_str(), &owner) == 0 && owner.st_uid != user) return pid;
+  }
+  return std::nullopt;
 }
 
 // One of several must be named.
@@ -95,8 +102,7 @@ absl::Status WriteReportFile(const std::string& path, const diagnosis::Diagnosis
 
 int LookOnce(const Command& self, const AttachRequest& request, attach::RunningJob job) {
   constexpr std::int64_t kMeet_ns = 15 * kSecond;
-  const auto limit = std::chrono::milliseconds(static_cast<std::int64_t>(request.seconds * 1000));
-  attach::RollCall call = attach::CallRoll(job, limit);
+  attach::RollCall call = attach::CallRoll(job, std::chrono::seconds(4));
   const bool none =
       std::all_of(call.ranks.begin(), call.ranks.end(), [](const auto& one) { return !one.trouble.empty(); });
   if (!request.meet.empty()) {
@@ -129,9 +135,11 @@ int Attach(const Command& self, const Arguments& arguments) {
   const std::optional<uid_t> user = UserOf(request.user);
   if (!user) return UsageError(self, "there is no user " + request.user);
   if (*user != geteuid() && geteuid() != 0) return UsageError(self, "only root may look at the jobs of others");
+  if (const auto pid = geteuid() == 0 ? SomebodyElses(request.pids, *user) : std::nullopt)
+    return UsageError(self, fmt::format("process {} belongs to another user: --user must name that user", *pid));
   for (;;) {
     std::vector<attach::RunningJob> jobs =
-        request.pids.empty() ? attach::FindJobs(*user) : attach::JobsOf(request.pids);
+        request.pids.empty() ? attach::FindJobs(*user) : attach::JobsOf(request.pids, *user);
     if (jobs.empty()) {
       Complain(self.name, "no job found: no process {} has a rank and a library of NCCL, MPI or torch in it",
                request.pids.empty() ? "of this user" : "of those named");

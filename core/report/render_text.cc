@@ -53,7 +53,6 @@ std::string StateText(const CallSummary& call) {
 
 // "train.cc:212 in Step", or "train+0x1234".
 std::string SiteText(const CallSummary& call) {
-  if (!call.site || *call.site == 0) return {};
   if (!call.source || call.source->file.empty()) return call.site_text.value_or("");
   return LineText(*call.source);
 }

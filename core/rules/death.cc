@@ -210,6 +210,8 @@ std::optional<Finding> FindAbsent(const View& view, const WaitGraph& graph, cons
       ends.back() += "; it " + HowItDied(*process, ExplainDeath(*process));
   }
   finding.kind = orderly ? Kind::kEarlyExit : Kind::kMissingParticipant;
+  // In a smaller group torch counts ranks in the group.
+  if (!orderly) finding.certainty = Certainty::kSuspected;
   finding.summary =
       fmt::format("{} did not come to torch's monitored barrier. {}", Capital(Ranks(finding.culprits)), told);
   finding.evidence.insert(finding.evidence.begin(), ends.begin(), ends.end());

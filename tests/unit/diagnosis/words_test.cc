@@ -179,7 +179,7 @@ TEST(LastWords, RanksThatAMonitoredBarrierHasMissed) {
   Raises(&job, 0, format::Language::kPython, "RuntimeError",
          "[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 20000 ms", "/app/train.py:57 in main");
   Exits(&job, 0, 1);
-  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2, 3});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kSuspected, {2, 3});
 }
 
 TEST(LastWords, ADataLoadersWorker) {
