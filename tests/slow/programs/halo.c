@@ -1,6 +1,7 @@
 // A halo exchange on a periodic grid: halo STEPS STEP_US SLOW_RANK FROM_STEP LATE_US HOW. From that step on the slow rank
-// sleeps, computes, or writes 50 MB and waits for the disk once in 20 steps (HOW: sleep, busy, fsync).
+// sleeps, computes, or writes 50 MB beside the program and waits for the disk once in 20 steps (HOW: sleep, busy, fsync).
 #include <fcntl.h>
+#include <libgen.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static void be_late(const char *how, int step, int late_us) {
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 7) MPI_Abort(MPI_COMM_WORLD, 2);
+  if (argc != 7 || chdir(dirname(argv[0])) != 0) MPI_Abort(MPI_COMM_WORLD, 2);
   const int steps = atoi(argv[1]), step_us = atoi(argv[2]), slow = atoi(argv[3]), from = atoi(argv[4]);
   int size, rank, shape[2] = {0, 0}, periodic[2] = {1, 1}, neighbours[kNeighbours];
   MPI_Comm grid;
