@@ -60,6 +60,7 @@ class Groups {
   Layout layout_;
   Objects objects_;
   std::vector<Item> modules_;
+  std::uint64_t interpreter_ = 0;
 };
 
 void Groups::FindModules(std::uint64_t runtime) {
@@ -69,7 +70,10 @@ void Groups::FindModules(std::uint64_t runtime) {
     const auto modules = objects_.Pointer(*interpreter, kInterpreterModules);
     auto items = modules ? objects_.Items(*modules, kMostModules) : std::nullopt;
     // The main one is the last of the list, and most programs have no other.
-    if (items) modules_ = std::move(*items);
+    if (items) {
+      modules_ = std::move(*items);
+      interpreter_ = *interpreter;
+    }
     interpreter = objects_.Pointer(*interpreter, kInterpreterNext);
   }
 }
@@ -173,7 +177,8 @@ std::vector<ProcessGroup> Groups::Read(const std::vector<std::uint64_t>& handles
   NameByPlaces(&groups);
   std::vector<std::uint64_t> origins;
   for (const Group& group : groups) origins.push_back(group.object);
-  for (const auto& [handle, group] : Owners(memory_, &objects_, origins, handles))
+  const Registered registered(memory_, &objects_, interpreter_);
+  for (const auto& [handle, group] : Owners(memory_, &objects_, registered, origins, handles))
     groups[group].facts.handles.push_back(handle);
   std::vector<ProcessGroup> facts;
   for (Group& group : groups) {

@@ -1,6 +1,7 @@
 """Process groups with and without names, each of which reduces a number of elements of its own.
 
-Writes to $GROUPS_FILE.RANK, for each of its groups: elements, the name that the program gave it, and its members.
+Writes to $GROUPS_FILE.RANK, for each of its groups: elements, the name that the program gave it, and its members. Ends
+when there is $GROUPS_FILE.end.
 """
 
 import itertools
@@ -20,18 +21,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from training import note_fault
 
 
-class WholeNccl(ctypes_nccl.NcclCalls, dist.ProcessGroup):
-    """Leads to its communicator, as a group with torch's own backend does; nothing leads from a group to a backend that
-    is written in Python."""
-
-    def setGroupName(self, name):
-        self._name = name
-
-    def getGroupName(self):
-        return self._name
-
-
-class LateNccl(WholeNccl):
+class LateNccl(ctypes_nccl.CtypesNccl):
     """Makes its communicator in the first call, as torch's own backend does."""
 
     def _connect(self, store):
@@ -44,10 +34,9 @@ class LateNccl(WholeNccl):
             self._store = None
 
 
-for name, group in {"whole_nccl": WholeNccl, "late_nccl": LateNccl}.items():
-    dist.Backend.register_backend(
-        name, lambda store, rank, size, timeout, group=group: group(store, rank, size), devices=["cpu"])
-dist.init_process_group(os.environ.get("GROUPS_BACKEND", "whole_nccl"))
+dist.Backend.register_backend(
+    "late_nccl", lambda store, rank, size, timeout: LateNccl(store, rank, size), devices=["cpu"])
+dist.init_process_group(os.environ.get("GROUPS_BACKEND", "ctypes_nccl"))
 rank = dist.get_rank()
 groups = []  # (group, elements, name)
 numbers = itertools.count(1000, 10)
@@ -73,7 +62,6 @@ for dimension in ("tp", "dp"):
     add(mesh.get_group(dimension), dimension)
 
 
-
 def module(name, **variables):
     """Where the real package of this name keeps its groups."""
     sys.modules[name] = types.ModuleType(name)
@@ -89,12 +77,17 @@ add(middle, "EXPERT_PARALLEL_GROUP[ep_size_2]")
 with open(f"{os.environ['GROUPS_FILE']}.{rank}", "w") as file:
     json.dump([(elements, name, dist.get_process_group_ranks(group)) for group, elements, name in groups], file)
 order = sorted(groups, key=lambda one: one[2] != "twin")  # the later one of two with the same members is used first
-for step in range(int(os.environ.get("GROUPS_STEPS", "40"))):
+step = 0
+more = torch.ones(1)
+while more.item():
     for group, elements, name in order:
         if name == "tp" and rank == 3 and step == int(os.environ.get("GROUPS_SKIP", "-1")):
             note_fault(rank)
             time.sleep(600)
         dist.all_reduce(torch.ones(elements), group=group)
+    more = torch.tensor([0.0 if os.path.exists(os.environ["GROUPS_FILE"] + ".end") else 1.0])
+    dist.broadcast(more, src=0)
+    step += 1
     time.sleep(0.05)
 dist.barrier()
 dist.destroy_process_group()

@@ -19,6 +19,7 @@ constexpr std::int64_t kLookEvery_ns = 100 * kMs;
 constexpr std::int64_t kSettled_ns = 200 * kMs;  // a program makes several communicators, one after the other
 constexpr std::int64_t kFirstPause_ns = kSecond, kMostPause_ns = 60 * kSecond;
 constexpr std::int64_t kVerdictWaitsForNames_ns = 500 * kMs;
+constexpr int kMostTimes = 3;  // a group gets its name after its communicator; and nothing tells of groups without one
 
 bool IsUnnamed(const format::Communicator& entry) {
   return entry.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(format::CommunicatorState::kReady) &&
@@ -48,9 +49,10 @@ void NamesRun::LookIfDue(const NodeProcesses& processes, std::int64_t now_ns, bo
     boxes.push_back(member.box->path().substr(member.box->path().rfind('/') + 1));
   }
   if (which != std::exchange(seen_, which)) came_ns_ = now_ns;
-  if (boxes.empty() || which == read_) return;
-  if (!wrong && (now_ns - came_ns_ < kSettled_ns || now_ns - began_ns_ < pause_ns_)) return;
-  read_ = which;
+  if (boxes.empty() || (which == read_ && times_ == kMostTimes)) return;
+  const bool at_once = wrong && which != read_;
+  if (!at_once && (now_ns - came_ns_ < kSettled_ns || now_ns - began_ns_ < pause_ns_)) return;
+  times_ = std::exchange(read_, which) == which ? times_ + 1 : 1;
   Begin(std::move(boxes), now_ns);
 }
 

@@ -31,6 +31,7 @@ class NamesRun {
   const std::vector<std::string>* environment_;
   std::shared_ptr<std::atomic<bool>> busy_;  // shared with the thread
   std::uint64_t seen_ = 0, read_ = 0;        // which communicators had no name: lately, and at the last reading
+  int times_ = 0;                            // these were read
   std::int64_t came_ns_ = 0, looked_ns_ = 0, began_ns_ = 0, pause_ns_ = 0;
 };
 
