@@ -175,10 +175,11 @@ constinit Rate rate;
 std::int64_t Now() { return clock::Nanoseconds(CLOCK_MONOTONIC); }
 constexpr std::uint64_t kAnotherAfter = 4096;
 
-void Decide(const Box& box, const CostEstimate& estimate) {
+void Decide(Box& box, const CostEstimate& estimate) {
   const bool cheap = estimate.verdict() == CostEstimate::Verdict::kCheap;
   trial.may_ask.store(cheap, std::memory_order_relaxed);
   trial.over.store(true, std::memory_order_relaxed);
+  if (!cheap) box.detours.fetch_and(static_cast<std::uint8_t>(~kTimesKernels), std::memory_order_relaxed);
   // All ranks come to about the same.
   if (!cheap && box.header->identity.rank <= 0)
     log::host::Warn("NCCL's profiler interface adds {:.1f} % to the time of the job: kernels are timed no more",
@@ -191,7 +192,7 @@ bool TooCostly() {
 
 // Whether NCCL may be asked for events of this call, as far as their cost is concerned. NCCLWATCH_PROFILER=1/N means
 // what it says.
-bool MayAsk(const Box& box, const Call& call) {
+bool MayAsk(Box& box, const Call& call) {
   if (box.times_beside_others || trial.over.load(std::memory_order_relaxed))
     return trial.may_ask.load(std::memory_order_relaxed);
   if (call.family != functions::Family::kCollective || call.slot == kNoSlot || (call.flags & kNeverTimed) != 0 ||
@@ -316,6 +317,7 @@ struct Version {
   static void* FollowOurs(const Context& context, const E& event, const profiler::Theirs& theirs) {
     Box* const box = CurrentBox();
     if (!box) return nullptr;
+    if (TooCostly()) SetMasks(false);  // another thread may have set them after that was decided
     switch (event.type) {
       case kCollective:
       case kPointToPoint: return FollowWork(*box, context, event.parent, kVersion, WorkOf(event), theirs);
@@ -388,7 +390,8 @@ struct Version {
     own->size = size;
     if (Theirs()) own->has_theirs = call(&own->theirs, &joined->theirs) == 0;
     __atomic_store_n(mask, TheirMask(*joined), __ATOMIC_RELAXED);
-    if (Box* const box = CurrentBox()) box->detours.fetch_or(kTimesKernels, std::memory_order_relaxed);
+    Box* const box = TooCostly() ? nullptr : CurrentBox();
+    if (box) box->detours.fetch_or(kTimesKernels, std::memory_order_relaxed);
     *context = own;
     return 0;
   }
