@@ -1,4 +1,5 @@
-// What the kernel counts of one thread and of its control group: how long it ran, and how long it was kept from it.
+// What the kernel counts of one thread and of its control group: how long it ran, and how long it was kept from it;
+// what it wrote.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@ struct Counters {
   std::int64_t run_ns = 0, queued_ns = 0;
   std::int64_t throttled_ns = 0;
   std::uint64_t major_faults = 0;
+  std::uint64_t written = 0;
 };
 Counters CountersOf(int pid, int tid);
 

@@ -43,8 +43,14 @@ class Chains {
   }
 
  private:
-  bool BeginsWithSends(std::size_t row) const { return 2 * table_.messages[row].sends_first > table_.steps(); }
-  bool BeginsWithReceives(std::size_t row) const { return 2 * table_.messages[row].receives_first > table_.steps(); }
+  // That the rank has: the ring of one with more messages holds fewer.
+  std::size_t StepsOf(std::size_t row) const {
+    const std::vector<StepPart>& parts = table_.parts[row];
+    return static_cast<std::size_t>(
+        std::count_if(parts.begin(), parts.end(), [](const StepPart& part) { return part.duration_ns > 0; }));
+  }
+  bool BeginsWithSends(std::size_t row) const { return 2 * table_.messages[row].sends_first > StepsOf(row); }
+  bool BeginsWithReceives(std::size_t row) const { return 2 * table_.messages[row].receives_first > StepsOf(row); }
 
   // Along the way of the data, to an end or back to the first stage.
   std::optional<Chain> From(std::size_t first) const {
@@ -69,9 +75,9 @@ class Chains {
 
   // As many messages over each link in every step.
   bool SetBatches(Chain* chain) const {
-    const auto steps = static_cast<double>(table_.steps());
     std::vector<double> each;
     for (std::size_t i = 0; i + 1 < chain->rows.size(); ++i) {
+      const auto steps = static_cast<double>(StepsOf(chain->rows[i]));
       const auto& sent = table_.messages[chain->rows[i]].sent;
       const auto to = sent.find(chain->rows[i + 1]);
       each.push_back(to == sent.end() ? 0 : static_cast<double>(to->second) / steps);

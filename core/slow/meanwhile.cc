@@ -25,6 +25,9 @@ constexpr double kHeldBack = 0.3;  // of the time: what keeps a thread from its 
 // wait goes on beside.
 constexpr double kThrottled = 0.05;
 
+constexpr std::uint64_t kMuchWritten = 1 << 20;  // bytes in a wait
+constexpr double kHardlyRuns = 0.5;              // of the time
+
 // Follows "rank 2".
 std::string_view DoingText(Doing doing) {
   switch (doing) {
@@ -72,13 +75,14 @@ class Account {
     enough_ = all.size() >= kFewestSamples && waits_ >= kFewestWaits;
     if (all.empty()) return;
     const auto [doing, count] = MostOften<Doing>(all, [](const MeanwhileSample& sample) { return sample.doing; });
-    doing_ = doing;
+    doing_ = WritesBetweenSamples() ? Doing::kCheckpoint : doing;
     for (const MeanwhileSample* sample : all)
       if (sample->doing == doing_) like_.push_back(sample);
   }
 
   bool enough() const { return enough_; }
   bool covered() const {
+    if (WritesBetweenSamples()) return true;
     return doing_ != Doing::kOther &&
            static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
   }
@@ -122,6 +126,12 @@ class Account {
   }
 
  private:
+  // A fast disk wakes the thread so often that samples find it ready to run; it hardly runs, and writes much.
+  bool WritesBetweenSamples() const {
+    return seen_.written >= kMuchWritten * waits_ && Share(seen_.run_ns, seen_.waited_ns) < kHardlyRuns &&
+           std::any_of(seen_.samples.begin(), seen_.samples.end(),
+                       [](const MeanwhileSample& sample) { return sample.doing == Doing::kCheckpoint; });
+  }
   double Throttled() const { return Share(seen_.throttled_ns, seen_.waited_ns); }
   double Queued() const { return Share(seen_.queued_ns, seen_.waited_ns); }
 

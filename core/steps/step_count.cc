@@ -42,12 +42,25 @@ std::optional<std::size_t> ByPauses(const std::vector<Symbol>& symbols, const Pe
   return static_cast<std::size_t>(most - votes.begin());
 }
 
+// A step of a pipeline ends with its collectives: it begins with the only message that comes after one.
+std::optional<std::size_t> ByCollectives(const std::vector<Symbol>& symbols, const Period& period) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < period.length; ++i) {
+    const std::size_t before = (i + period.length - 1) % period.length;
+    if (!symbols[period.block + i].message || symbols[period.block + before].message) continue;
+    if (first) return std::nullopt;
+    first = i;
+  }
+  return first;
+}
+
 // Where in the block a step begins, if anything tells. The block lies in the longest stretch, so that as many calls
 // after it belong to it too.
 std::optional<std::size_t> PhaseOf(const std::vector<Symbol>& symbols, const Period& period, std::size_t calls,
                                    bool whole) {
   if (period.length == 1) return 0;
-  const std::optional<std::size_t> phase = ByEdges(period, calls, whole);
+  std::optional<std::size_t> phase = ByEdges(period, calls, whole);
+  if (!phase) phase = ByCollectives(symbols, period);
   return phase ? phase : ByPauses(symbols, period);
 }
 

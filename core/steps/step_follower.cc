@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/reader/load.h"
+#include "core/steps/bursts.h"
 #include "core/steps/period.h"
 #include "core/steps/steps.h"
 
@@ -35,6 +36,17 @@ Calls NewestCalls(const MappedBox& box, std::uint64_t most) {
     all.ids.push_back(id);
   }
   return all;
+}
+
+// Steps of several equal calls.
+void JoinBursts(const Calls& all, Loop* loop) {
+  std::vector<CallTime> times;
+  for (std::size_t i = 0; i < all.calls.size(); ++i)
+    if (all.ids[i] == loop->communicator && !IsMessage(all.calls[i]))
+      times.push_back({all.calls[i].position, all.calls[i].entered_ns});
+  const Burst burst = FindBurst(times);
+  loop->each = burst.calls;
+  loop->first = burst.first;
 }
 
 // Of the block the collectives that count a step, on the communicator that all ranks choose alike.
@@ -94,14 +106,18 @@ std::optional<Loop> FindLoop(const MappedBox& box, std::uint64_t most) {
       const std::optional<Period> period = FindPeriod(symbols, layers);
       // One function called over and over with whatever sizes: its calls need not be steps.
       const bool sure = layers == Layers::kAreNoSteps && (counts || (period && period->length > 1));
-      if (period) return LoopOf(box, all, *period, sure);
+      if (!period) continue;
+      std::optional<Loop> loop = LoopOf(box, all, *period, sure);
+      if (loop && period->length == 1) JoinBursts(all, &*loop);
+      return loop;
     }
   }
   return std::nullopt;
 }
 
 void StepFollower::Follow(const Loop& loop) {
-  const bool same = loop_ && loop_->communicator == loop.communicator && loop_->each == loop.each;
+  const bool same =
+      loop_ && loop_->communicator == loop.communicator && loop_->each == loop.each && loop_->first == loop.first;
   loop_ = loop;
   odd_ = 0;
   if (same) return;
@@ -156,7 +172,8 @@ void StepFollower::SeeCollective(const Call& call) {
   const std::size_t index = ChannelOf({call.communicator, call.generation, -1, false});
   if (index >= channels_.size()) return;
   const bool counts = (call.flags & (format::kEmpty | format::kOneRank)) == 0;
-  if (counts && channels_[index].id == loop_->communicator && call.position % loop_->each == 0) Cut(call);
+  const bool of_loop = counts && channels_[index].id == loop_->communicator && call.position >= loop_->first;
+  if (of_loop && (call.position - loop_->first) % loop_->each == 0) Cut(call);
   Channel& channel = channels_[index];
   if (!telling_ || !channel.compared || MeetsNobody(call)) return;
   if (Blocks(call)) step_.exposed_ns += InsideNs(call);
@@ -187,7 +204,7 @@ void StepFollower::AddPeer(const Call& call) {
 
 // A step begins with this call, and what was open ends.
 void StepFollower::Cut(const Call& call) {
-  const std::uint64_t number = call.position / loop_->each;
+  const std::uint64_t number = (call.position - loop_->first) / loop_->each;
   if (open_ && number == step_.number) return;  // refused, and made again at the same position
   const bool whole = telling_ && number == step_.number + 1;
   if (whole) Close(call);

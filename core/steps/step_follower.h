@@ -20,6 +20,7 @@ struct Loop {
   std::uint32_t size = 0;          // its ranks
   std::uint64_t each = 0;          // its collectives in one step
   bool sure = false;               // not perhaps a layer of a first, long step
+  std::uint64_t first = 0;         // of them, before the first step
 };
 
 // Of the newest records, `most` at most. Expensive: microseconds a record.

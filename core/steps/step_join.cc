@@ -22,7 +22,6 @@ bool AreAsMany(const std::vector<Arrival>& arrivals) {
                      [&](const Arrival& one) { return one.calls == arrivals.front().calls; });
 }
 
-// The lower one of two.
 // A root, or a sender, may be done before its data are there.
 bool EndsWithItsData(functions::Function function) {
   using functions::Pattern;

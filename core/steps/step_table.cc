@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/calls/mpi_message.h"
+#include "core/steps/bursts.h"
 #include "core/steps/step_count.h"
 #include "core/steps/step_join.h"
 #include "core/steps/steps.h"
@@ -19,13 +20,13 @@ bool Sends(const reader::Call& call) {
 using functions::Family;
 using reader::Call;
 
-// The lower one of two.
 class TableMaker {
  public:
   TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls), join_(view) {}
 
   StepTable Make() {
     for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
+    JoinBursts();
     if (rows_.size() < 2 || !SetRange()) return {};
     for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
     join_.table().messages = counter_.Take(rows_.size());
@@ -52,6 +53,36 @@ class TableMaker {
       for (const bool counts : {true, false})
         if (row.steps.size() < 2) row.steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
     if (row.steps.size() >= 2) rows_.push_back(std::move(row));
+  }
+
+  // The ranks have the same steps: most of them tell how many calls one is.
+  void JoinBursts() {
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> votes;
+    for (const Row& row : rows_) {
+      const Burst burst = BurstOf(row);
+      ++votes[{burst.calls, burst.first}];
+    }
+    for (const auto& [burst, count] : votes) {
+      if (2 * count <= rows_.size() || burst.first == 1) continue;
+      for (Row& row : rows_) Join(burst.first, burst.second, &row.steps);
+    }
+    std::erase_if(rows_, [](const Row& row) { return row.steps.size() < 2; });
+  }
+
+  static Burst BurstOf(const Row& row) {
+    std::vector<CallTime> times;
+    std::size_t of_one_call = 0;
+    for (std::size_t i = 0; i < row.steps.size(); ++i) {
+      const NumberedStep& step = row.steps[i];
+      if (i > 0 && step.begin == row.steps[i - 1].begin + 1) ++of_one_call;
+      times.push_back({step.number, row.history.calls[step.begin]->entered_ns});
+    }
+    return 2 * of_one_call > row.steps.size() ? FindBurst(times) : Burst();
+  }
+
+  static void Join(std::uint64_t calls, std::uint64_t first, std::vector<NumberedStep>* steps) {
+    std::erase_if(*steps, [&](const NumberedStep& one) { return one.number % calls != first; });
+    for (NumberedStep& one : *steps) one.number /= calls;
   }
 
   // Steps that most of the ranks have.

@@ -11,6 +11,7 @@
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/record.h"
 #include "shim/black_box/groups.h"
+#include "shim/black_box/shapes.h"
 #include "shim/black_box/slots.h"
 
 namespace ncclwatch::shim {
@@ -98,6 +99,7 @@ struct Private {
     std::uint64_t stream = 0;  // and thread, where each has its own; 0: free
     std::uint64_t last = 0;    // number handed out
   } start_places[format::kStarts];
+  Shapes shapes;                                 // where kernels are timed
   std::atomic<std::uint32_t> reported_error{0};  // generation + 1 whose asynchronous error has been noted
 };
 

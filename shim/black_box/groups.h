@@ -8,6 +8,13 @@
 
 namespace ncclwatch::shim {
 
+// Of a kernel, by NCCL's profiler interface (profiler/plugin.h).
+enum class Timing : std::uint32_t {
+  kNone,
+  kWanted,
+  kFollowed,  // an event has been taken for it
+};
+
 // One collective or point-to-point call of the group.
 struct Operation {
   std::uint64_t slot;
@@ -19,7 +26,7 @@ struct Operation {
   std::int32_t peer;  // of Send/Recv
   std::uint32_t flags;
   std::uint32_t function;
-  std::uint32_t followed;  // 1: an event of NCCL's profiler interface has been taken for it
+  Timing timing;
 };
 static_assert(sizeof(Operation) == 56);
 

@@ -15,6 +15,7 @@
 #include "shim/exit_report/errors.h"
 #include "shim/process/abort.h"
 #include "shim/process/rendezvous.h"
+#include "shim/profiler/offer.h"
 #include "shim/profiler/plugin.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
@@ -335,6 +336,7 @@ class Hook<function, library, R(P...)> {
       call.creation = &creation;
       if (creation.ids) NoteMeetingPlace(creation.ids);
       EnterOther(box, thread, call);
+      profiler::Offer(box, library);
       const R result = Pass(box, call, real, arguments...);
       LeaveOther(box, thread, call, result);
       return result;

@@ -145,10 +145,6 @@ void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& la
   for (const std::string& complaint : settings::Misspelt(environ)) log::host::Warn("{}", complaint);
   if (!settings.why_no_exchange.empty() && launch.local_world_size > 0 && launch.world_size > launch.local_world_size)
     log::host::Warn("the nodes exchange nothing: {}", settings.why_no_exchange);
-  if (settings.profiler.beside_others && !Environment("NCCL_PROFILER_PLUGIN"))
-    log::host::Warn(
-        "NCCLWATCH_PROFILER: without NCCL_PROFILER_PLUGIN=STATIC_PLUGIN NCCL asks for no profiler, and no kernel is "
-        "timed");
 }
 
 // Whether calls are to have lines of Python. All ranks of a job would say the same thing.

@@ -61,10 +61,10 @@ bool CostTrial::Enter(std::uint64_t communicator, std::uint64_t position, std::i
   communicator_ = communicator;
   window_ = window;
   began_ns_[window % kGroup] = now_ns;
-  return has_events_ = HasEvents(communicator, window);
+  // The first group of a communicator tells nothing of the cost: it connects the ranks.
+  return has_events_ = window < kGroup || HasEvents(communicator, window);
 }
 
-// The first group of a communicator connects its ranks.
 void CostTrial::EndGroup(std::uint64_t communicator, std::uint64_t window, std::int64_t now_ns) {
   if (window == 0 || std::count(began_ns_.begin(), began_ns_.end(), 0) > 0) return;
   double with = 0, without = 0;

@@ -7,8 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <new>
+#include <string>
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
@@ -20,6 +22,7 @@
 #include "shim/profiler/cost.h"
 #include "shim/profiler/events.h"
 #include "shim/profiler/interface.h"
+#include "shim/profiler/rate.h"
 #include "shim/resolve/preload.h"
 #include "watchdog/log/log.h"
 
@@ -168,21 +171,28 @@ struct Trial {
   CostTrial windows;
 };
 constinit Trial trial;
+constinit Rate rate;
+std::int64_t Now() { return clock::Nanoseconds(CLOCK_MONOTONIC); }
 constexpr std::uint64_t kAnotherAfter = 4096;
 
-void Decide(const Box& box, const CostEstimate& estimate) {
+void Decide(Box& box, const CostEstimate& estimate) {
   const bool cheap = estimate.verdict() == CostEstimate::Verdict::kCheap;
   trial.may_ask.store(cheap, std::memory_order_relaxed);
   trial.over.store(true, std::memory_order_relaxed);
+  if (!cheap) box.detours.fetch_and(static_cast<std::uint8_t>(~kTimesKernels), std::memory_order_relaxed);
   // All ranks come to about the same.
   if (!cheap && box.header->identity.rank <= 0)
     log::host::Warn("NCCL's profiler interface adds {:.1f} % to the time of the job: kernels are timed no more",
                     100 * estimate.cost());
 }
 
+bool TooCostly() {
+  return trial.over.load(std::memory_order_relaxed) && !trial.may_ask.load(std::memory_order_relaxed);
+}
+
 // Whether NCCL may be asked for events of this call, as far as their cost is concerned. NCCLWATCH_PROFILER=1/N means
 // what it says.
-bool MayAsk(const Box& box, const Call& call) {
+bool MayAsk(Box& box, const Call& call) {
   if (box.times_beside_others || trial.over.load(std::memory_order_relaxed))
     return trial.may_ask.load(std::memory_order_relaxed);
   if (call.family != functions::Family::kCollective || call.slot == kNoSlot || (call.flags & kNeverTimed) != 0 ||
@@ -193,19 +203,26 @@ bool MayAsk(const Box& box, const Call& call) {
   if (call.index == trial.index) {
     trial.others = 0;
     const std::uint64_t id = box.communicators[call.index].id;
-    trial.may_ask.store(trial.windows.Enter(id, call.position, clock::Nanoseconds(CLOCK_MONOTONIC)),
-                        std::memory_order_relaxed);
+    trial.may_ask.store(trial.windows.Enter(id, call.position, Now()), std::memory_order_relaxed);
     if (trial.windows.estimate().verdict() != CostEstimate::Verdict::kOpen) Decide(box, trial.windows.estimate());
   }
   trial.busy.clear(std::memory_order_release);
   return trial.may_ask.load(std::memory_order_relaxed);
 }
 
-// By a hash of the position: what comes back in every step is not left out for ever.
-bool Sampled(const Box& box, std::uint64_t position, std::uint32_t flags) {
+// By a hash of the position: what comes back in every step is not left out for ever. And what does not come often.
+bool IsWanted(Box& box, const Call& call) {
   constexpr std::uint64_t kSalt = 0x6b65726e656c73;
-  if (box.times_every == 0 || (flags & kNeverTimed) != 0) return false;
-  return format::Mix(kSalt, position) % box.times_every == 0;
+  const bool may_ask = MayAsk(box, call);
+  if (box.times_every == 0 || call.slot == kNoSlot || call.index == format::kNoCommunicator ||
+      (call.flags & kNeverTimed) != 0)
+    return false;
+  // Too few of them to disturb the trial.
+  if (call.fingerprint != 0 && !TooCostly() &&
+      box.privates[call.index].shapes.IsFirst(call.generation, call.position, call.fingerprint))
+    return true;
+  const std::uint32_t every = box.times_beside_others ? box.times_every : rate.Every(box.times_every, Now);
+  return may_ask && format::Mix(kSalt, call.position) % every == 0;
 }
 
 // Until version 4 NCCL tells of a group's work when the group ends, and in another order. Its calls of equal function
@@ -214,17 +231,15 @@ void* FollowOneOf(Box& box, Group& group, const Context& context, bool has_kerne
                   const Theirs& theirs) {
   for (std::uint32_t i = 0; i < group.operations; ++i) {
     Operation& operation = group.operation[i];
-    if (operation.followed != 0 || operation.slot == kNoSlot || operation.index == format::kNoCommunicator) continue;
+    if (operation.timing != Timing::kWanted) continue;
     const format::Record& record = box.RecordAt(operation.slot);
     const format::Communicator& on = box.communicators[operation.index];
-    if (!Sampled(box, operation.position, operation.flags) || (context.size != 0 && context.size != on.size) ||
-        (context.size != 0 && context.rank != on.rank))
-      continue;
+    if (context.size != 0 && (context.size != on.size || context.rank != on.rank)) continue;
     const auto* const function = functions::Find(static_cast<functions::Function>(operation.function));
     if (!function || (function->name != "ncclBcast" ? function->name.substr(4) : "Broadcast") != work.function ||
         record.count * functions::DatatypeBytes(record.dtype) != work.bytes)
       continue;
-    operation.followed = 1;
+    operation.timing = Timing::kFollowed;
     return FollowCall(box, operation.slot, has_kernels, theirs);
   }
   return nullptr;
@@ -302,6 +317,7 @@ struct Version {
   static void* FollowOurs(const Context& context, const E& event, const profiler::Theirs& theirs) {
     Box* const box = CurrentBox();
     if (!box) return nullptr;
+    if (TooCostly()) SetMasks(false);  // another thread may have set them after that was decided
     switch (event.type) {
       case kCollective:
       case kPointToPoint: return FollowWork(*box, context, event.parent, kVersion, WorkOf(event), theirs);
@@ -374,7 +390,8 @@ struct Version {
     own->size = size;
     if (Theirs()) own->has_theirs = call(&own->theirs, &joined->theirs) == 0;
     __atomic_store_n(mask, TheirMask(*joined), __ATOMIC_RELAXED);
-    if (Box* const box = CurrentBox()) box->detours.fetch_or(kTimesKernels, std::memory_order_relaxed);
+    Box* const box = TooCostly() ? nullptr : CurrentBox();
+    if (box) box->detours.fetch_or(kTimesKernels, std::memory_order_relaxed);
     *context = own;
     return 0;
   }
@@ -430,6 +447,8 @@ constexpr void* kPlugins[kVersions + 1] = {nullptr,
                                            &Version<4>::plugin,
                                            &Version<5>::plugin,
                                            &Version<6>::plugin};
+constexpr std::size_t kPluginBytes = sizeof(Version<6>::plugin);
+static_assert(kPluginBytes == sizeof(Version<1>::plugin) && kPluginBytes == sizeof(Version<4>::plugin));
 
 // Of the process as a whole, as dlopen(nullptr) gives it.
 bool IsGlobalScope(void* handle) {
@@ -453,7 +472,8 @@ void* Answer(void* handle, const char* name, void* real) {
   const int number = version >= '1' && version <= '0' + kVersions && name[kSymbol.size() + 1] == 0 ? version - '0' : 0;
   if (!box || box->times_every == 0) return real;
   if (!real) return number != 0 && IsGlobalScope(handle) && !HasPlugin(handle) ? kPlugins[number] : nullptr;
-  if (!box->times_beside_others) return real;
+  const bool offered = number != 0 && std::memcmp(real, kPlugins[number], kPluginBytes) == 0;
+  if (!box->times_beside_others || offered) return real;
   const void* none = nullptr;
   if (number != 0 && (their_plugins[number].compare_exchange_strong(none, real) || none == real))
     return kPlugins[number];
@@ -462,13 +482,19 @@ void* Answer(void* handle, const char* name, void* real) {
   return real;
 }
 
-void Aim(const Box& box, Thread& thread, const Call& call) {
+void FillIn(void* offered) {
+  for (int version = 1; version <= kVersions; ++version) {
+    const std::string name = std::string(kSymbol) + std::to_string(version);
+    if (void* const room = resolve::Dlsym(offered, name.c_str())) std::memcpy(room, kPlugins[version], kPluginBytes);
+  }
+}
+
+void Aim(Box& box, Thread& thread, const Call& call) {
   thread.timed_slot = 0;
   thread.timed_event = nullptr;
   thread.timed_group = call.closing;
   if (call.family == functions::Family::kGroup) return;
-  const bool may_ask = MayAsk(box, call);
-  const bool wanted = may_ask && call.slot != kNoSlot && Sampled(box, call.position, call.flags);
+  const bool wanted = IsWanted(box, call);
   if (wanted) thread.timed_slot = call.slot + 1;
   SetMasks(wanted);
 }

@@ -189,7 +189,7 @@ void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
                       .peer = call.root,
                       .flags = call.flags,
                       .function = static_cast<std::uint32_t>(call.function),
-                      .followed = 0};
+                      .timing = thread.timed_slot == call.slot + 1 ? Timing::kWanted : Timing::kNone};
   const bool refused = IsError(result);
   if (refused) [[unlikely]]
     NoteError(box, call, result);

@@ -25,7 +25,7 @@ void MarkAlone(Box& box, const Call& call) {
                             .peer = call.root,
                             .flags = call.flags,
                             .function = static_cast<std::uint32_t>(call.function),
-                            .followed = 0};
+                            .timing = Timing::kNone};
   std::uint64_t number = 0;
   if (CanBeMarked(operation) && device::EnqueueStart(box, operation, &number) == device::Outcome::kEnqueued)
     Write(box, call.slot, number);

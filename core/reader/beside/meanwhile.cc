@@ -24,7 +24,7 @@ Doing DoingFrom(std::string_view name) {
   return found == kNames.end() ? Doing::kOther : static_cast<Doing>(found - kNames.begin());
 }
 
-// "waits NS run NS queued NS throttled NS faults N".
+// "waited NS run NS queued NS throttled NS faults N written BYTES".
 void ReadTimes(std::string_view line, Meanwhile* process) {
   for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
     const std::string_view value = Word(&line);
@@ -33,6 +33,7 @@ void ReadTimes(std::string_view line, Meanwhile* process) {
     if (name == "queued") ReadNumber(value, &process->queued_ns);
     if (name == "throttled") ReadNumber(value, &process->throttled_ns);
     if (name == "faults") ReadNumber(value, &process->major_faults);
+    if (name == "written") ReadNumber(value, &process->written);
   }
 }
 
@@ -81,7 +82,7 @@ std::string Format(const std::vector<Meanwhile>& all) {
     text += ProcessLine(process.who);
     text += "times waited " + std::to_string(process.waited_ns) + " run " + std::to_string(process.run_ns) +
             " queued " + std::to_string(process.queued_ns) + " throttled " + std::to_string(process.throttled_ns) +
-            " faults " + std::to_string(process.major_faults) + "\n";
+            " faults " + std::to_string(process.major_faults) + " written " + std::to_string(process.written) + "\n";
     for (const MeanwhileSample& sample : process.samples) {
       text += "sample wait " + std::to_string(sample.wait) + " doing " + std::string(Name(sample.doing)) + "\n";
       if (!sample.words.empty()) text += "words " + sample.words + "\n";

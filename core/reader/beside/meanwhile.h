@@ -48,6 +48,7 @@ struct Meanwhile {
   std::int64_t queued_ns = 0;     // ready to run, and no processor was free
   std::int64_t throttled_ns = 0;  // its control group, by its limit on processors
   std::uint64_t major_faults = 0;
+  std::uint64_t written = 0;  // bytes, to files on disks
   std::vector<MeanwhileSample> samples;
 };
 

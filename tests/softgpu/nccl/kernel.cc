@@ -8,6 +8,7 @@
 
 #include "driver.h"
 #include "futex.h"
+#include "log.h"
 #include "status.h"
 
 namespace softgpu {
@@ -106,15 +107,19 @@ bool RunBody(Kernel* kernel) {
     return StayStuck(comm);
   }
   for (Collective& collective : kernel->collectives) {
+    const KernelLine line;
     profiler::StartChannels(comm, &collective.task);
     if (!RunCollective(comm, collective)) return false;
     BeSlow(call);
     profiler::StopChannels(&collective.task);
+    line.Write(*comm, collective.task);
   }
   if (kernel->transfers.empty()) return true;
+  const KernelLine line;
   for (PointToPoint& transfer : kernel->transfers) profiler::StartChannels(comm, &transfer.task);
   if (!RunTransfers(comm, kernel->transfers)) return false;
   for (PointToPoint& transfer : kernel->transfers) profiler::StopChannels(&transfer.task);
+  for (const PointToPoint& transfer : kernel->transfers) line.Write(*comm, transfer.task);
   return true;
 }
 

@@ -166,4 +166,19 @@ void ApiCall::Write(const char* event, const char* tail) {
   if (write(LogFile(), line.data(), line.size()) < 0) return;
 }
 
+KernelLine::KernelLine() {
+  if (LogDirectory()) began_ = Now();
+}
+
+void KernelLine::Write(const ncclComm& comm, const profiler::Task& task) const {
+  if (began_ == 0) return;
+  char line[320];
+  const int size = std::snprintf(
+      line, sizeof line,
+      "{\"event\":\"kernel\",\"fn\":\"%s\",\"comm\":\"%016" PRIx64
+      "\",\"rank\":%d,\"nranks\":%d,\"count\":%zu,\"dtype\":%d,\"root\":%d,\"t0\":%" PRIu64 ",\"t1\":%" PRIu64 "}\n",
+      task.function, comm.identity.high, comm.rank, comm.nranks, task.count, task.datatype, task.root, began_, Now());
+  if (write(LogFile(), line, static_cast<size_t>(size)) < 0) return;
+}
+
 }  // namespace softgpu

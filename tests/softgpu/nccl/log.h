@@ -9,6 +9,9 @@
 //    "handle":"0x55..","rank":1,"nranks":4,"count":4096,"dtype":7,"red":0,"root":null,"peer":null,"stream":"0x..",
 //    "send":"0x..","recv":"0x..","depth":0,"result":0}
 //
+// And one line for each collective or message when its kernel has run, on the stream's thread: "event":"kernel", fn,
+// comm, rank, nranks, count, dtype, root (or peer), and t0 and t1, at its beginning and end.
+//
 //   event   "call" when it returned; "enter" for the extra line, which has neither t1 nor result
 //   n       order of entry into calls in this process, from 0; lines of several threads may be out of this order
 //   tid     thread id;  t0, t1  CLOCK_MONOTONIC nanoseconds at entry and return
@@ -26,6 +29,7 @@
 #include <string>
 
 #include "nccl_header.h"
+#include "profiler/tell.h"
 
 namespace softgpu {
 
@@ -63,6 +67,16 @@ class ApiCall {
   std::string comm_;
   std::string fields_;
   std::string extra_;
+};
+
+// What one kernel does for one task, from its making on.
+class KernelLine {
+ public:
+  KernelLine();
+  void Write(const ncclComm& comm, const profiler::Task& task) const;
+
+ private:
+  uint64_t began_ = 0;
 };
 
 }  // namespace softgpu

@@ -62,6 +62,19 @@ TEST(Meanwhile, ACheckpointToo) {
   EXPECT_EQ(finding.kind, Kind::kBlockingCheckpoint);
 }
 
+TEST(Meanwhile, ACheckpointOnAFastDisk) {
+  reader::Meanwhile seen = Seen(0, {{Doing::kRunning, 14}, {Doing::kCheckpoint, 2}});
+  seen.run_ns = 100'000'000;
+  seen.written = 40 << 20;
+  Finding finding = StragglerOf({0});
+  ExplainStraggler({seen}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kBlockingCheckpoint);
+  seen.run_ns = 900'000'000;  // it computes, and writes a log
+  finding = StragglerOf({0});
+  ExplainStraggler({seen}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+}
+
 TEST(Meanwhile, LessThanFourFifthsIsUnattributed) {
   Finding finding = StragglerOf({2});
   ExplainStraggler({Seen(2, {{Doing::kInput, 12}, {Doing::kRunning, 4}})}, &finding);

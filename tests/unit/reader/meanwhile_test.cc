@@ -9,7 +9,7 @@ namespace {
 constexpr char kMeanwhileFile[] =
     "ncclwatch.meanwhile/1\n"
     "process pid 4711 start 8800 rank 2 host node7 at_ns 1234567890123\n"
-    "times waited 5000 run 100 queued 20 throttled 3 faults 4\n"
+    "times waited 5000 run 100 queued 20 throttled 3 faults 4 written 6\n"
     "sample wait 0 doing input\n"
     "words in read of /data/17.bin (nfs4, mounted on /data)\n"
     "where next_batch (train.py:57)\n"
@@ -29,6 +29,7 @@ TEST(Meanwhile, OneProcess) {
   EXPECT_EQ(one.queued_ns, 20);
   EXPECT_EQ(one.throttled_ns, 3);
   EXPECT_EQ(one.major_faults, 4u);
+  EXPECT_EQ(one.written, 6u);
   ASSERT_EQ(one.samples.size(), 2u);
   EXPECT_EQ(one.samples[0].doing, Doing::kInput);
   EXPECT_EQ(one.samples[0].words, "in read of /data/17.bin (nfs4, mounted on /data)");

@@ -1,0 +1,25 @@
+// A step that makes one call several times, as the buckets of equal size of a gradient: the calls do not tell where
+// steps begin, their times do. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ncclwatch::diagnosis {
+
+struct CallTime {
+  std::uint64_t number = 0;  // counted from 0
+  std::int64_t at_ns = 0;
+};
+
+// A step is so many calls, and begins with those whose number, divided by it, leaves `first`.
+struct Burst {
+  std::uint64_t calls = 1;
+  std::uint64_t first = 0;
+  bool operator==(const Burst&) const = default;
+};
+
+// Of equal calls in their order: nearly always the longest pause comes after the same one of so many.
+Burst FindBurst(const std::vector<CallTime>& calls);
+
+}  // namespace ncclwatch::diagnosis
