@@ -223,28 +223,33 @@ void AddDeparture(const View& view, const CommView& comm, const Difference& diff
         "it is certain that the calls differ, but only likely who is wrong: {} may have missed something new", who));
 }
 
-// The calls right before agree, but one rank made its own, like the odd call, from a place that had made none here, and
-// all others from their usual one: an extra call that NCCL has paired.
+// Among equal calls right before, which agree, one rank made one from a place that had made none, and the others theirs
+// from another one: an extra call that NCCL has paired.
 void AddPairedBefore(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
                      Finding* finding) {
+  constexpr std::uint64_t kFarthest = 64;  // calls
   const Side& odd = difference.sides[blame.odd.front()];
   const Side& usual = difference.sides[blame.usual];
-  if (difference.position == 0 || odd.members.size() != 1 || blame.odd.size() != 1 || blame.place) return;
   const Member& own = comm.members[odd.members.front()];
   const Member& other = comm.members[usual.members.front()];
-  const Call* const before = own.At(difference.position - 1);
-  const Call* const met = other.At(difference.position - 1);
-  if (own.node < 0 || !before || !met || before->site == 0 || FingerprintOf(*before) != FingerprintOf(*odd.call))
-    return;
+  if (odd.members.size() != 1 || blame.odd.size() != 1 || blame.place || own.node < 0) return;
   const History history = HistoryOf(view, view.nodes[static_cast<std::size_t>(own.node)]);
-  const auto from_there = [&](const Call* call) { return call->site == before->site; };
-  if (std::count_if(history.calls.begin(), history.calls.end(), from_there) != 1) return;
-  finding->evidence.push_back(
-      fmt::format("{} made the call before, collective {}, from {}, where it had made none: {} made theirs from {}. "
-                  "NCCL has paired "
-                  "them, so this may have been the extra call",
-                  Ranks(finding->culprits), before->position, SiteText(view, view.process(own), before->site),
-                  Ranks(JobRanks(view, comm, usual)), SiteText(view, view.process(other), met->site)));
+  const std::uint64_t farthest = difference.position - std::min(difference.position, kFarthest);
+  for (std::uint64_t position = difference.position; position > farthest; --position) {
+    const Call* const before = own.At(position - 1);
+    const Call* const met = other.At(position - 1);
+    if (!before || !met || before->site == 0 || FingerprintOf(*before) != FingerprintOf(*odd.call)) return;
+    const auto from_there = [&](const Call* call) { return call->site == before->site; };
+    const std::string here = SiteText(view, view.process(own), before->site);
+    const std::string there = SiteText(view, view.process(other), met->site);
+    if (here == there || std::count_if(history.calls.begin(), history.calls.end(), from_there) != 1) continue;
+    finding->evidence.push_back(
+        fmt::format("{} made collective {}, an equal call, from {}, where it had made none before; {} made theirs from "
+                    "{}. NCCL has "
+                    "paired them, so this may be the extra call",
+                    Ranks(finding->culprits), before->position, here, Ranks(JobRanks(view, comm, usual)), there));
+    return;
+  }
 }
 
 void AddEvidence(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
