@@ -349,8 +349,8 @@ def check_payloads(job, carries):
 
 def check_unwatched(build):
     """Without the library nothing is hooked."""
-    code = ("import torch, ncclwatch.torch; from torch.optim import optimizer; ncclwatch.torch.watch(torch.nn.Linear(1, 1));"
-            "print(len(optimizer._global_optimizer_post_hooks))")
+    code = ("import torch, ncclwatch.torch; from torch.optim.optimizer import _global_optimizer_post_hooks as hooks;"
+            "ncclwatch.torch.watch(torch.nn.Linear(1, 1)); print(len(hooks))")
     done = subprocess.run([build.python, "-c", code], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
     if done.stdout.split() != ["0"]:
