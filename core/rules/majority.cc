@@ -22,7 +22,7 @@ std::vector<const Wait*> WaitsOf(const WaitGraph& graph, const Member& member) {
   return waits;
 }
 
-// The first wait of each member: in messages for the one that left them out, of that one in a collective.
+// One member waits in a collective, and each of the others for messages of this member.
 struct Exchange {
   const Wait* skips = nullptr;
   std::vector<const Wait*> waits;
@@ -35,9 +35,10 @@ std::optional<Exchange> ExchangeOf(const View& view, const WaitGraph& graph, int
   for (const Member& member : comm.members) {
     if (member.node < 0) return std::nullopt;
     const std::vector<const Wait*> waits = WaitsOf(graph, member);
-    const auto here = [&](const Wait* wait) { return wait->comm == comm_index && wait->what == waits.front()->what; };
-    if (waits.empty() || waits.front()->call == nullptr || !std::all_of(waits.begin(), waits.end(), here))
-      return std::nullopt;
+    const auto here = [&](const Wait* wait) {
+      return wait->comm == comm_index && wait->what == waits.front()->what && wait->call != nullptr;
+    };
+    if (waits.empty() || !std::all_of(waits.begin(), waits.end(), here)) return std::nullopt;
     if (waits.front()->what == WaitFor::kMessage) {
       exchange.waits.insert(exchange.waits.end(), waits.begin(), waits.end());
     } else if (waits.front()->what == WaitFor::kCollective && exchange.skips == nullptr) {
