@@ -5,7 +5,7 @@
 
 #include "analyzer/bundle/redactor.h"
 #include "ncclwatch/format/black_box.h"
-#include "ncclwatch/format/event.h"
+#include "ncclwatch/format/payload.h"
 #include "ncclwatch/format/python_site.h"
 
 namespace ncclwatch::analyzer {
@@ -74,12 +74,18 @@ bool Redactor::Box(std::string* bytes) {
                   offsetof(format::NcclError, text),
               sizeof format::NcclError::text, bytes);
   }
-  const std::uint64_t events = format::EventsOffset(ReadAt<Section>(*bytes, offsetof(Header, notes)));
+  const auto notes = ReadAt<Section>(*bytes, offsetof(Header, notes));
+  const std::uint64_t events = format::EventsOffset(notes);
   for (std::size_t i = 0; events != 0 && i < format::kEventCapacity; ++i) {
     const std::uint64_t one = events + offsetof(format::Events, entries) + i * sizeof(format::Event);
     InPlace(one + offsetof(format::Event, type), sizeof format::Event::type, bytes);
     InPlace(one + offsetof(format::Event, details), sizeof format::Event::details, bytes);
   }
+  const std::uint64_t payloads = format::PayloadsOffset(notes);
+  for (std::size_t i = 0; payloads != 0 && i < format::kPayloads; ++i)
+    InPlace(
+        payloads + offsetof(format::Payloads, entries) + i * sizeof(format::Payload) + offsetof(format::Payload, name),
+        sizeof format::Payload::name, bytes);
   return true;
 }
 

@@ -12,10 +12,12 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/site_lines.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/stats/print.h"
 #include "analyzer/steps/breakdown.h"
 #include "analyzer/steps/steps.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -37,7 +39,7 @@ constexpr char kStatsHelp[] =
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 std::optional<StatsBy> ParseBy(const std::string& text) {
-  StatsBy by{false, false, false, false};
+  StatsBy by{false, false, false, false, false};
   const std::vector<std::string> words = absl::StrSplit(text, ',');
   for (const std::string& word : words) {
     if (word == "op")
@@ -48,10 +50,18 @@ std::optional<StatsBy> ParseBy(const std::string& text) {
       by.communicator = true;
     else if (word == "rank")
       by.rank = true;
+    else if (word == "site")
+      by.site = true;
     else
       return std::nullopt;
   }
   return by;
+}
+
+Tally::Site SiteOf(const Piece& piece, std::uint64_t address, SiteLines* lines) {
+  Tally::Site site{reader::SiteText(piece, address), lines->PlaceOf(piece, address)};
+  if (site.source && !site.source->file.empty()) site.text = diagnosis::LineText(*site.source);
+  return site;
 }
 
 // One process's pieces, slice by slice. The next piece is read meanwhile, where there are not too many processes for
@@ -74,7 +84,7 @@ class Slices {
     return true;
   }
   std::int64_t time_ns() const { return piece_.calls[begin_].entered_ns + piece_.realtime_minus_monotonic_ns; }
-  void Add() { tally_->Add(piece_, communicators_, process_.rank(), begin_, end_); }
+  void Add() { tally_->Add(piece_, &known_, process_.rank(), begin_, end_); }
   const std::vector<reader::Failure>& failures() const { return failures_; }
 
  private:
@@ -96,7 +106,7 @@ class Slices {
     Read read = ahead_ ? next_.get() : ReadOne();
     if (!read.any) return false;
     piece_ = std::move(read.piece);
-    communicators_ = tally_->CommunicatorsOf(piece_);
+    known_ = tally_->KnownOf(piece_);
     end_ = 0;
     if (ahead_) Order();
     return true;
@@ -109,7 +119,7 @@ class Slices {
   std::vector<reader::Failure> failures_;
   std::future<Read> next_;
   Piece piece_;
-  Tally::Communicators communicators_;
+  Tally::Known known_;
   std::size_t begin_ = 0, end_ = 0;
 };
 
@@ -177,7 +187,7 @@ int Stats(const Command& self, const Arguments& arguments) {
   options
       .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
       ->type_name("");
-  options.add_option("--by", by_text, "what tells rows apart: op, size, comm, rank (default: op,size,comm)")
+  options.add_option("--by", by_text, "what tells rows apart: op, size, comm, rank, site (default: op,size,comm)")
       ->type_name("LIST");
   options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
   options.add_flag("--steps", steps, "steps instead of calls, the newest N of --top");
@@ -185,7 +195,7 @@ int Stats(const Command& self, const Arguments& arguments) {
   options.add_flag("--json", json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
   const auto by = ParseBy(by_text);
-  if (!by) return UsageError(self, "--by takes a list of op, size, comm and rank, not '" + by_text + "'");
+  if (!by) return UsageError(self, "--by takes a list of op, size, comm, rank and site, not '" + by_text + "'");
 
   const auto located = Locate(words, choice);
   if (!located.ok()) return Unreadable(self, located.status());
@@ -193,7 +203,8 @@ int Stats(const Command& self, const Arguments& arguments) {
   const Recording recording = Recording::Open(located->paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   if (steps) return PrintSteps(self, recording, {located->attempts, most, json});
-  Tally tally(*by);
+  SiteLines lines(recording.Images());
+  Tally tally(*by, [&lines](const Piece& piece, std::uint64_t address) { return SiteOf(piece, address, &lines); });
   AddAll(recording, &tally, &failures);
   SayFailures(failures);
   if (recording.processes().empty()) return kUnreadable;

@@ -222,6 +222,7 @@ void PieceReader::Prepare(Piece* piece) const {
   piece->heartbeat_ns = newest.heartbeat_ns;
   piece->realtime_minus_monotonic_ns = newest.realtime_minus_monotonic_ns;
   piece->call_sites = newest.call_sites;
+  piece->payloads = newest.payloads;
   piece->head = newest.head;
 }
 

@@ -108,7 +108,8 @@ std::uint32_t CallColumns::ShapeOf(const Piece& piece, const reader::Call& call,
                 .has_group = call.group != 0,
                 .has_root = call.root != format::kNoRank,
                 .has_position = call.position != format::kNotMatched,
-                .kernel = call.kernel};
+                .kernel = call.kernel,
+                .payload = piece.PayloadOf(call)};
   const auto [known, first] = known_.try_emplace(key, static_cast<std::uint32_t>(shapes_.size()));
   if (!first) return known->second;
   std::string line = LineOf(piece, call, communicator);
@@ -135,8 +136,9 @@ std::string CallColumns::LineOf(const Piece& piece, const reader::Call& call,
   if (call.site != 0) site = CutSite(piece, call.site, place == places.end() ? std::nullopt : place->second);
   LineWriter writer(LineForm::kJson);
   ByteBuffer line;
-  writer.Append(FactsOf(process, on ? &*on : nullptr, call, until_ns_), writer.SiteCells(site ? &*site : nullptr),
-                &line);
+  Facts facts = FactsOf(process, on ? &*on : nullptr, call, until_ns_);
+  facts.payload = Cut(piece.PayloadOf(call));
+  writer.Append(facts, writer.SiteCells(site ? &*site : nullptr), &line);
   return std::string(line.view().substr(0, line.view().size() - 1));
 }
 

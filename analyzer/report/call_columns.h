@@ -48,11 +48,12 @@ class CallColumns {
     std::string_view state;
     bool pending = false, has_group = false, has_root = false, has_position = false;
     format::KernelTime kernel;  // without its duration
+    std::string payload;
     static auto Tied(const Key& key) {
       return std::tuple(key.function, key.communicator, key.generation, key.thread, key.flags, key.stream, key.site,
                         key.result, key.dtype, key.reduction, key.state, key.pending, key.has_group, key.has_root,
                         key.has_position, key.kernel.clock, key.kernel.algorithm, key.kernel.protocol,
-                        key.kernel.channels);
+                        key.kernel.channels, std::string_view(key.payload));
     }
     bool operator==(const Key& other) const { return Tied(*this) == Tied(other); }
     template <typename H>

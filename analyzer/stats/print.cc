@@ -71,8 +71,18 @@ std::string TypeOf(std::uint8_t dtype) {
 
 Json WordOrNull(std::string_view word) { return word.empty() ? Json(nullptr) : Json(word); }
 
+// As in a line of `trace --json`, with the text of the site.
+Json SiteJson(const Tally::Site& site) {
+  const bool known = site.source && !site.source->file.empty();
+  return {{"text", Printable(site.text)},
+          {"file", known ? Json(Printable(site.source->file)) : Json(nullptr)},
+          {"line", known && site.source->line > 0 ? Json(site.source->line) : Json(nullptr)},
+          {"function", known ? WordOrNull(Printable(site.source->function)) : Json(nullptr)}};
+}
+
 std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
-  Table table({{"OP"},
+  Table table({{"SITE"},
+               {"OP"},
                {"COMM"},
                {"DTYPE"},
                {"SIZE", true},
@@ -86,7 +96,8 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
                {"WAIT", true},
                {"ALGBW", true},
                {"BUSBW", true},
-               {"KERNEL"}});
+               {"KERNEL"},
+               {"PAYLOAD"}});
   const auto rows = tally.sums();
   const std::int64_t total = TotalOf(tally);
   const diagnosis::CommunicatorNames names = NamesOf(tally);
@@ -94,14 +105,16 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
   for (std::size_t i = 0; i < rows.size() && (most == 0 || i < most); ++i) {
     const auto& [key, sum] = rows[i];
     const auto bandwidth = BandwidthIn(tally, key, *sum);
-    table.Add({by.op ? std::string(functions::OpName(key.function)) : "",
+    table.Add({by.site ? Printable(tally.sites()[key.site].text) : "",
+               by.op ? std::string(functions::OpName(key.function)) : "",
                key.communicator == 0 ? "" : Printable(names.Short(key.communicator)), TypeOf(key.dtype),
                by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
                fmt::format("{}", sum->calls), time(sum->TotalNs()),
                fmt::format("{:.1f} %", 100 * ShareOf(sum->TotalNs(), total)), time(DurationsOf(*sum).Quantile(0.5)),
                time(DurationsOf(*sum).Quantile(0.99)), time(DurationsOf(*sum).most()), time(sum->wait_ns),
                bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->algbw_GBps) : "",
-               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : "", WayOf(*sum)});
+               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : "", WayOf(*sum),
+               Printable(sum->payload.value_or(""))});
   }
   std::string text = table.Text();
   if (most != 0 && rows.size() > most) text += fmt::format("... and {} more (--top 0 shows all)\n", rows.size() - most);
@@ -149,9 +162,11 @@ Json StatsJson(const Tally& tally, StatsBy by) {
         {"timed", sum->kernels.count() > 0 ? sum->kernels.count() : sum->durations.count()},
         {"algorithm", WordOrNull(sum->way ? format::Name(sum->way->algorithm) : "")},
         {"protocol", WordOrNull(sum->way ? format::Name(sum->way->protocol) : "")},
+        {"payload", WordOrNull(Printable(sum->payload.value_or("")))},
         {"channels", sum->way && sum->way->channels > 0 ? Json(sum->way->channels) : Json(nullptr)},
     };
     if (by.rank) row["rank"] = key.rank;
+    if (by.site) row["site"] = SiteJson(tally.sites()[key.site]);
     rows.push_back(std::move(row));
   }
   for (const auto& [rank, sum] : tally.ranks()) {

@@ -96,6 +96,14 @@ void AddKernel(const format::KernelTime& kernel, StatsSum* sum) {
   if (sum->way->channels != kernel.channels) sum->way->channels = 0;
 }
 
+void AddPayload(std::string payload, StatsSum* sum) {
+  if (payload.empty()) return;
+  if (!sum->payload)
+    sum->payload = std::move(payload);
+  else if (*sum->payload != payload)
+    sum->payload->clear();
+}
+
 }  // namespace
 
 std::size_t Tally::SumOf(const StatsKey& key) {
@@ -104,30 +112,41 @@ std::size_t Tally::SumOf(const StatsKey& key) {
   return found->second;
 }
 
-Tally::Communicators Tally::CommunicatorsOf(const Piece& piece) {
-  Communicators communicators;
+std::uint32_t Tally::SiteIndexOf(const Piece& piece, std::uint64_t address, Known* known) {
+  const auto [found, made] = known->sites.try_emplace(address);
+  if (!made) return found->second;
+  Site site = site_of_(piece, address);
+  const std::string name = (site.source ? site.source->file : "") + " " + site.text;
+  const auto [index, first] = site_indexes_.try_emplace(name, static_cast<std::uint32_t>(sites_.size()));
+  if (first) sites_.push_back(std::move(site));
+  return found->second = index->second;
+}
+
+Tally::Known Tally::KnownOf(const Piece& piece) {
+  Known all;
   for (const reader::Communicator& one : piece.communicators) {
-    communicators[{one.index, one.generation}] = &one;
+    all.communicators[{one.index, one.generation}] = &one;
     StatsComm& known = communicators_[one.id];
     known.size = one.size;
     if (!one.label.empty()) known.label = one.label;
   }
-  return communicators;
+  return all;
 }
 
-void Tally::Add(const Piece& piece, const Communicators& communicators, int rank, std::size_t begin, std::size_t end) {
+void Tally::Add(const Piece& piece, Known* known, int rank, std::size_t begin, std::size_t end) {
   RankSum& of_rank = ranks_[rank];
   for (std::size_t i = begin; i < end; ++i) {
     const Call& call = piece.calls[i];
     if (!Counts(call)) continue;
-    const auto found = communicators.find({call.communicator, call.generation});
-    const reader::Communicator* const on = found == communicators.end() ? nullptr : found->second;
+    const auto found = known->communicators.find({call.communicator, call.generation});
+    const reader::Communicator* const on = found == known->communicators.end() ? nullptr : found->second;
     StatsKey key;
     if (by_.op) key.function = call.function;
     if (by_.op) key.dtype = call.dtype;
     if (by_.size) key.bytes = BytesOf(call);
     if (by_.communicator && on) key.communicator = on->id;
     if (by_.rank) key.rank = rank;
+    if (by_.site) key.site = SiteIndexOf(piece, call.site, known);
     const std::size_t sum = SumOf(key);
     ++calls_;
     ++sums_[sum].calls;
@@ -135,6 +154,7 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
     of_rank.bytes += BytesOf(call);
     const bool timed = call.kernel.clock != format::KernelClock::kNone;
     if (timed) AddKernel(call.kernel, &sums_[sum]);
+    if (!piece.payloads.empty()) AddPayload(piece.PayloadOf(call), &sums_[sum]);
     const std::int64_t over_ns = OverNs(call);
     if (over_ns == 0) continue;
     const std::int64_t took = std::max<std::int64_t>(0, over_ns - call.entered_ns);
@@ -205,7 +225,7 @@ std::vector<std::pair<StatsKey, const StatsSum*>> Tally::sums() const {
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     if (a.second->TotalNs() != b.second->TotalNs()) return a.second->TotalNs() > b.second->TotalNs();
     const auto order = [](const StatsKey& key) {
-      return std::tuple(key.function, key.communicator, key.bytes, key.dtype, key.rank);
+      return std::tuple(key.function, key.communicator, key.bytes, key.dtype, key.rank, key.site);
     };
     return order(a.first) < order(b.first);
   });

@@ -1,10 +1,11 @@
-// Calls counted and summed by operation, communicator, type and size, and by rank; who waited for whom.
+// Calls counted and summed by operation, communicator, type and size, call site, and by rank; who waited for whom.
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "analyzer/recording/meeting.h"
 #include "analyzer/recording/recording.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 
@@ -37,10 +39,11 @@ struct StatsKey {
   std::int32_t rank = -1;          // -1: of all
   std::uint64_t communicator = 0;  // identity; 0: none
   std::uint64_t bytes = 0;         // of one call, by one rank
+  std::uint32_t site = 0;          // index of Tally::sites()
   bool operator==(const StatsKey&) const = default;
   template <typename H>
   friend H AbslHashValue(H hash, const StatsKey& key) {
-    return H::combine(std::move(hash), key.function, key.dtype, key.rank, key.communicator, key.bytes);
+    return H::combine(std::move(hash), key.function, key.dtype, key.rank, key.communicator, key.bytes, key.site);
   }
 };
 
@@ -55,6 +58,7 @@ struct StatsSum {
   // Of collectives and messages all of whose sides were: the shortest kernel waits for nobody.
   std::uint64_t transfers = 0;
   std::int64_t transfer_ns = 0;
+  std::optional<std::string> payload;     // of those of which it is known; empty: they differ
   std::optional<format::KernelTime> way;  // algorithm, protocol and channels of all of them, as far as they are alike
 
   // Of all calls: where kernels were timed, as long as those on average.
@@ -75,23 +79,33 @@ struct StatsComm {
 
 // What tells rows apart; what does not is zero in their keys.
 struct StatsBy {
-  bool op = true, size = true, communicator = true, rank = false;
+  bool op = true, size = true, communicator = true, rank = false, site = false;
 };
 
 // Calls inside the library; not thread-safe.
 class Tally {
  public:
-  explicit Tally(StatsBy by) : by_(by) {}
-  // Communicators of a piece, by index and generation.
-  using Communicators = absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, const reader::Communicator*>;
-  Communicators CommunicatorsOf(const Piece& piece);  // which outlives it
+  // A line of the program, or else a place in a module, or the bare address.
+  struct Site {
+    std::string text;
+    std::optional<diagnosis::SourcePlace> source;
+  };
+  using SiteOf = std::function<Site(const Piece&, std::uint64_t address)>;
+  Tally(StatsBy by, SiteOf site_of) : by_(by), site_of_(std::move(site_of)) {}
+  // Of a piece, which outlives it.
+  struct Known {
+    absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, const reader::Communicator*> communicators;
+    absl::flat_hash_map<std::uint64_t, std::uint32_t> sites;  // by address
+  };
+  Known KnownOf(const Piece& piece);
   // Calls [begin, end) of the piece. Slices of all ranks that belong together in time are best added together.
-  void Add(const Piece& piece, const Communicators& communicators, int rank, std::size_t begin, std::size_t end);
+  void Add(const Piece& piece, Known* known, int rank, std::size_t begin, std::size_t end);
   void AddLost(int rank, std::uint64_t calls) { ranks_[rank].lost += calls; }
 
   std::uint64_t calls() const { return calls_; }
   std::vector<std::pair<StatsKey, const StatsSum*>> sums() const;  // by total time, the most first
   const std::map<int, RankSum>& ranks() const { return ranks_; }
+  const std::vector<Site>& sites() const { return sites_; }
   const absl::flat_hash_map<std::uint64_t, StatsComm>& communicators() const { return communicators_; }
 
  private:
@@ -114,11 +128,15 @@ class Tally {
   void SettleTransfer(const Meeting& meeting);
 
   const StatsBy by_;
+  const SiteOf site_of_;
   std::uint64_t calls_ = 0;
   std::size_t SumOf(const StatsKey& key);
+  std::uint32_t SiteIndexOf(const Piece& piece, std::uint64_t address, Known* known);
 
   absl::flat_hash_map<StatsKey, std::size_t> known_;
   std::deque<StatsSum> sums_;
+  std::vector<Site> sites_;
+  absl::flat_hash_map<std::string, std::uint32_t> site_indexes_;  // by whole path and text
   std::map<int, RankSum> ranks_;
   absl::flat_hash_map<std::uint64_t, StatsComm> communicators_;
   absl::flat_hash_map<MeetingKey, Meeting> meetings_;

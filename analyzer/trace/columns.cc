@@ -157,6 +157,7 @@ std::string ToColumns(const std::vector<Row>& rows) {
   table.Add("count", [](const Row& row) { return row.count; });
   table.Add("dtype", [](const Row& row) { return Text(row.dtype); });
   table.Add("reduction", [](const Row& row) { return Text(row.reduction); });
+  table.Add("payload", [](const Row& row) { return Text(row.payload); });
   table.Add("root", [](const Row& row) { return row.root; });
   table.Add("peer", [](const Row& row) { return row.peer; });
   table.Add("stream", [](const Row& row) { return std::optional<std::uint64_t>(row.stream); });

@@ -84,6 +84,7 @@ Facts FactsOf(const reader::BoxImage& box, const reader::Communicator* communica
   if (call.returned_ns != 0) facts.returned_ns = call.returned_ns + real;
   facts.rank = box.rank >= 0 || !communicator ? box.rank : static_cast<int>(communicator->rank);
   SetArguments(&facts);
+  facts.payload = box.PayloadOf(call);
   facts.standing = StandingOf(call, communicator);
   facts.has_result = HasResult(call);
   const std::int64_t until = facts.standing.pending ? now_ns : call.returned_ns;

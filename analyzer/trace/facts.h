@@ -38,6 +38,7 @@ struct Facts {
   std::optional<std::uint64_t> bytes;  // of count elements; of MPI also where those are of several types
   std::optional<int> root, peer;       // the peer by its rank in the communicator
   std::optional<std::uint64_t> group;  // slot of the outermost ncclGroupStart
+  std::string payload;                 // what it carries, as the program said; empty: not known
   // Of MPI.
   std::optional<int> tag;
   std::optional<std::int64_t> completed_ns;  // when the program learned that its request is over, CLOCK_REALTIME

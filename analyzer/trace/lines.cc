@@ -213,8 +213,8 @@ Json SourceJson(const diagnosis::SourcePlace& source) {
 std::string CsvHeading() {
   return "time,time_ns,rank,seq,entered,returned,started,finished,host,pid,thread,slot,communicator,communicator_rank,"
          "label,position,op,count,bytes,dtype,reduction,root,peer,stream,group,state,pending,duration_s,kernel,result,"
-         "site,site_text,flags,library,communicator_size,communicator_flags,tag,completed_ns,waiter,signature,duration_"
-         "ns\n";
+         "site,site_text,flags,library,communicator_size,communicator_flags,tag,completed_ns,waiter,signature,payload,"
+         "duration_ns\n";
 }
 
 std::string_view UtcMicros::Of(std::int64_t realtime_ns) {
@@ -324,6 +324,7 @@ void LineWriter::Put(const Facts& facts, const Texts& texts, Cells cells) {
   PutOptional(&cells, Key("completed_ns"), facts.completed_ns);
   PutOptional(&cells, Key("waiter"), facts.waiter);
   PutOptional(&cells, Key("signature"), facts.signature);
+  texts.payload.empty() ? cells.Null(Key("payload")) : cells.Rendered(Key("payload"), texts.payload);
   cells.EndLine(facts);
 }
 
@@ -339,6 +340,7 @@ void LineWriter::Append(const Facts& facts, std::string_view site, ByteBuffer* o
                     .reduction = ReductionText(call.reduction),
                     .way = timed ? WayCells(call.kernel) : std::string_view(),
                     .result = facts.has_result ? ResultText(call.result) : "",
+                    .payload = facts.payload.empty() ? std::string_view() : Known(facts.payload),
                     .site = site,
                     .flags = Flags(call.flags, FlagNames, &flags_cell_),
                     .communicator_flags = Flags(facts.communicator ? facts.communicator->flags : 0,

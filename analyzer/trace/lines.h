@@ -46,11 +46,12 @@ class LineWriter {
     std::string op, dtype, reduction;
     std::string_view way;  // empty: its kernel was not timed
     std::string result;
+    std::string_view payload;  // empty: not known
     std::string_view site, flags, communicator_flags;
 
     std::size_t size() const {
       return host.size() + label.size() + op.size() + dtype.size() + reduction.size() + way.size() + result.size() +
-             site.size() + flags.size() + communicator_flags.size();
+             payload.size() + site.size() + flags.size() + communicator_flags.size();
     }
   };
 

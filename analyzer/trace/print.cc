@@ -81,6 +81,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
                {"TOOK", true},
                {"KERNEL", true},
                {"RESULT"},
+               {"PAYLOAD"},
                {"SITE"}});
   const diagnosis::CommunicatorNames names = NamesOf(rows);
   for (const Row& row : rows) {
@@ -88,7 +89,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
     table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
                CommunicatorText(row, names), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
                RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
-               TookText(row), KernelText(row.kernel), says_more ? row.result : "",
+               TookText(row), KernelText(row.kernel), says_more ? row.result : "", Printable(row.payload),
                wide || IsPython(row) ? SiteText(row) : ""});
   }
   return table.Text();

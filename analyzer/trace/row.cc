@@ -22,6 +22,7 @@ Row RowOf(const Facts& facts) {
   row.bytes = facts.bytes;
   row.dtype = DtypeText(call.dtype);
   row.reduction = ReductionText(call.reduction);
+  row.payload = facts.payload;
   row.root = facts.root;
   row.peer = facts.peer;
   row.stream = call.stream;

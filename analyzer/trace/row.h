@@ -31,6 +31,7 @@ struct Row {
   std::optional<std::uint64_t> bytes;  // of count elements; of MPI also where those are of several types
   std::string dtype;                   // empty: none, as for reduction and result
   std::string reduction;
+  std::string payload;
   std::optional<int> root;
   std::optional<int> peer;  // rank in the communicator
   std::uint64_t stream = 0;

@@ -147,6 +147,7 @@ void Fields(Visit& visit, T& call) {
   visit("count", call.count);
   visit("dtype", call.dtype);
   visit("reduction", call.reduction);
+  visit("payload", call.payload, Form::kNone);
   visit("root", call.root);
   visit("peer", call.peer);
   visit("group", call.group);

@@ -179,6 +179,7 @@ struct CallSummary {
   std::optional<std::string> dtype;
   std::optional<std::string> reduction;
   std::optional<int> root;
+  std::string payload;  // what it carries, as the program said: "DDP bucket 0 (0.weight, 0.bias)"; empty: not known
   std::optional<PeerName> peer;
   std::optional<std::uint64_t> group;
   std::optional<std::uint64_t> stream;
@@ -194,7 +195,7 @@ struct CallSummary {
   bool operator==(const CallSummary&) const = default;
 };
 
-// Which step of its training a rank was in, as its own repeated calls tell.
+// Which step of its training a rank was in: its program's number, else as its own repeated calls tell.
 struct Step {
   int rank = -1;
   std::uint64_t number = 0;           // from 0

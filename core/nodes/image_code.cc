@@ -19,7 +19,8 @@ constexpr std::size_t kMostWords = 4096;
 constexpr std::uint64_t kMostEntries = 1u << 20;  // peers, observations, call sites of one box
 constexpr std::uint64_t kMostCalls = 1u << 22;    // the largest ring
 // What the smallest of them takes: a count that promises more than the bytes left is damage, and sizes no allocation.
-constexpr std::size_t kLeastCall = 4, kLeastCommunicator = 31, kLeastEntry = 4;
+constexpr std::size_t kLeastCall = 4, kLeastCommunicator = 31, kLeastEntry = 4, kLeastPayload = 7, kLeastStep = 3;
+constexpr std::uint64_t kMostProgramSteps = 32;
 
 // ---- communicators -----------------------------------------------------------------------------------------------
 
@@ -289,6 +290,33 @@ reader::Observation ReadObservation(Reader* from) {
   return seen;
 }
 
+void WritePayload(const reader::Payload& one, Writer* to) {
+  to->Number(one.communicator).Number(one.generation).Number(static_cast<std::uint64_t>(one.function));
+  to->Number(one.count).Number(one.from).Number(one.until).Text(one.name, sizeof format::Payload::name);
+}
+
+reader::Payload ReadPayload(Reader* from) {
+  reader::Payload one;
+  one.communicator = from->NumberAs<std::uint32_t>();
+  one.generation = from->NumberAs<std::uint32_t>();
+  one.function = static_cast<functions::Function>(from->NumberAs<std::uint32_t>());
+  one.count = from->Number();
+  one.from = from->Number();
+  one.until = from->Number();
+  one.name = from->Text(sizeof format::Payload::name);
+  return one;
+}
+
+// The newest: the call that a finding is about was made in one of them.
+void WriteSteps(const BoxImage& image, Writer* to) {
+  std::vector<const reader::Note*> steps;
+  for (auto note = image.notes.rbegin(); note != image.notes.rend() && steps.size() < kMostProgramSteps; ++note)
+    if (note->kind != format::NoteKind::kMetric) steps.push_back(&*note);
+  to->Number(steps.size());
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    to->Byte((*step)->kind == format::NoteKind::kStepBegin ? 1 : 0).Signed((*step)->at_ns).Signed((*step)->step);
+}
+
 void WriteImage(const BoxImage& image, Writer* to) {
   WriteIdentity(image, to);
   WriteState(image, to);
@@ -304,6 +332,9 @@ void WriteImage(const BoxImage& image, Writer* to) {
   to->Number(image.call_sites.size());
   for (const reader::CallSite& site : image.call_sites)
     to->Number(site.address).Text(site.name, kMostWords).Signed(site.named_ns).Number(site.native);
+  to->Number(image.payloads.size());
+  for (const reader::Payload& one : image.payloads) WritePayload(one, to);
+  WriteSteps(image, to);
   to->Number(image.observations.size());
   for (const reader::Observation& seen : image.observations) WriteObservation(seen, to);
   to->Number(image.calls.size());
@@ -337,6 +368,15 @@ bool ReadBeforeCalls(Reader* from, BoxImage* image, std::uint64_t* calls) {
     site.name = from->Text(kMostWords);
     site.named_ns = from->Signed();
     site.native = from->Number();
+  }
+  for (std::uint64_t left = Count<reader::Payload>(from, format::kPayloads, kLeastPayload); left > 0 && from->ok();
+       --left)
+    image->payloads.push_back(ReadPayload(from));
+  for (std::uint64_t left = Count<reader::Note>(from, kMostProgramSteps, kLeastStep); left > 0 && from->ok(); --left) {
+    reader::Note& note = image->notes.emplace_back();
+    note.kind = from->Byte() != 0 ? format::NoteKind::kStepBegin : format::NoteKind::kStepEnd;
+    note.at_ns = from->Signed();
+    note.step = from->Signed();
   }
   for (std::uint64_t left = Count<reader::Observation>(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left)
     image->observations.push_back(ReadObservation(from));

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/reader/awaited.h"
 #include "core/reader/box.h"
@@ -218,6 +219,15 @@ void CopyEvents(const format::Events& events, BoxImage* image) {
   }
 }
 
+// Entries are written before they are counted, and the function is checked by who prints it.
+void CopyPayloads(const format::Payloads& payloads, BoxImage* image) {
+  const std::uint32_t used = std::min(payloads.used.load(std::memory_order_acquire), format::kPayloads);
+  for (const format::Payload& from : std::span(payloads.entries, used))
+    image->payloads.push_back({Load(from.communicator), Load(from.generation),
+                               static_cast<functions::Function>(Load(from.function)), Load(from.count), Load(from.from),
+                               Load(from.until), Text(from.name)});
+}
+
 void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
   const std::uint64_t kept = std::min({image->head, box.ring_size(), max_calls});
   image->first_slot = image->head - kept;
@@ -245,6 +255,20 @@ const CallParts* BoxImage::PartsOf(std::uint64_t slot) const {
   const auto found = std::lower_bound(parts.begin(), parts.end(), slot,
                                       [](const CallParts& of, std::uint64_t wanted) { return of.call.slot < wanted; });
   return found != parts.end() && found->call.slot == slot ? &*found : nullptr;
+}
+
+std::string BoxImage::PayloadOf(const Call& call) const {
+  constexpr std::size_t kNamed = 3;
+  std::string text;
+  std::size_t found = 0;
+  for (const Payload& one : payloads) {
+    if (one.communicator != call.communicator || one.generation != call.generation || one.function != call.function ||
+        one.count != call.count || call.position < one.from || call.position >= one.until)
+      continue;
+    if (++found <= kNamed) text += (found == 1 ? "" : ", ") + one.name;
+  }
+  if (found > kNamed) text += " and " + std::to_string(found - kNamed) + " more";
+  return found > 1 ? "one of " + text : text;
 }
 
 bool IsAbout(const Observation& observation, const BoxImage& box) {
@@ -316,6 +340,7 @@ BoxImage MappedBox::WithoutCalls() const {
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   if (layout_.notes) CopyNotes(layout_, header_->notes_made.load(std::memory_order_acquire), &image);
   if (layout_.events) CopyEvents(*layout_.events, &image);
+  if (layout_.payloads) CopyPayloads(*layout_.payloads, &image);
   image.head = head();
   return image;
 }

@@ -203,6 +203,17 @@ struct Event {
   std::string type;
 };
 
+// What calls of one function and count at positions [from, until) of a communicator carry, as the program said.
+struct Payload {
+  std::uint32_t communicator = 0;  // index and generation
+  std::uint32_t generation = 0;
+  functions::Function function{};
+  std::uint64_t count = 0;
+  std::uint64_t from = 0;
+  std::uint64_t until = UINT64_MAX;
+  std::string name;
+};
+
 struct BoxImage {
   std::string path;
   std::string node;  // what the scheduler calls the machine; empty: as its host
@@ -249,15 +260,18 @@ struct BoxImage {
   LeaderState leader_state;
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
-  std::vector<CallSite> call_sites;       // those that have a name
-  std::vector<Note> notes;                // the newest, in order
-  std::vector<Event> events;              // likewise
+  std::vector<CallSite> call_sites;  // those that have a name
+  std::vector<Note> notes;           // the newest, in order
+  std::vector<Event> events;         // likewise
+  std::vector<Payload> payloads;
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
   std::vector<CallParts> parts;           // of those of `calls` that have some, as far as they are not overwritten
   Operations operations;                  // of another tool's trace; black boxes hold none
 
   const CallParts* PartsOf(std::uint64_t slot) const;  // null: none are known
+  // "DDP bucket 0 (0.weight, 0.bias)", "one of FSDP unit a, FSDP unit b"; empty: not known.
+  std::string PayloadOf(const Call& call) const;
 };
 
 // Whether the observation is about the process of the box.

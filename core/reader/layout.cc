@@ -132,6 +132,8 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   if (has_notes) layout->note_count = header.notes.count;
   const std::uint64_t events = has_notes ? format::EventsOffset(header.notes) : 0;
   if (events != 0) layout->events = At<format::Events>(base, events);
+  const std::uint64_t payloads = has_notes ? format::PayloadsOffset(header.notes) : 0;
+  if (payloads != 0) layout->payloads = At<format::Payloads>(base, payloads);
   layout->strings = At<char>(base, header.strings.offset);
   if (const std::uint64_t lines = format::PythonSitesOffset(header.strings); lines != 0)
     layout->python_sites = At<format::PythonSites>(base, lines);

@@ -8,6 +8,7 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/event.h"
+#include "ncclwatch/format/payload.h"
 #include "ncclwatch/format/python_site.h"
 
 namespace ncclwatch::reader {
@@ -26,6 +27,7 @@ struct Layout {
   const format::Part* parts = nullptr;                // null in boxes of version 1
   const format::Note* notes = nullptr;                // null in boxes of older writers
   const format::Events* events = nullptr;             // likewise
+  const format::Payloads* payloads = nullptr;         // likewise
   const format::PythonSites* python_sites = nullptr;  // null without Python and in boxes of older writers
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;

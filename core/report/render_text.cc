@@ -95,6 +95,13 @@ std::string Table(const std::vector<CallSummary>& calls) {
     line.erase(line.find_last_not_of(' ') + 1);
     out += Printable(line) + "\n";
   }
+  std::vector<std::string> payloads;
+  for (const CallSummary& call : calls) {
+    if (call.payload.empty()) continue;
+    std::string line = "  " + CallText(call) + " = " + call.payload;
+    if (std::find(payloads.begin(), payloads.end(), line) == payloads.end()) payloads.push_back(std::move(line));
+  }
+  for (const std::string& line : payloads) out += Printable(line) + "\n";
   return out;
 }
 

@@ -43,7 +43,8 @@ const Wait* MainWait(const std::vector<const Wait*>& waits) {
 std::string WaitText(const View& view, const Wait& wait) {
   const CommView& comm = view.comms[wait.comm];
   if (wait.what == WaitFor::kJoin) return "the creation of " + CommText(comm);
-  const std::string call = wait.call != nullptr ? CallText(*wait.call) : std::string("a collective");
+  const std::string call = wait.call != nullptr ? CallText(*view.process(view.nodes[wait.waiter]).box, *wait.call)
+                                                : std::string("a collective");
   if (wait.what == WaitFor::kEpoch) return call + " on " + CommText(comm);
   if (wait.what == WaitFor::kMessage)
     return call + ", message " + std::to_string(wait.position) + " on " + CommText(comm);

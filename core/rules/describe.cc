@@ -49,6 +49,7 @@ void Merge(CallSummary call, std::vector<CallSummary>* calls) {
   for (CallSummary& known : *calls) {
     if (!Same(known, call)) continue;
     known.ranks.insert(known.ranks.end(), call.ranks.begin(), call.ranks.end());
+    if (known.payload.empty()) known.payload = call.payload;
     if (call.elapsed_s && (!known.elapsed_s || *call.elapsed_s > *known.elapsed_s)) known.elapsed_s = call.elapsed_s;
     return;
   }
@@ -95,6 +96,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   } else if (call->root != format::kNoRank && functions::IsCollective(call->function)) {
     summary.root = call->root;
   }
+  summary.payload = view.process(member).box->PayloadOf(*call);
   if (call->group != 0) summary.group = call->group;
   if (!view.process(member).box->dump) {
     summary.stream = call->stream;
@@ -202,6 +204,11 @@ std::string CallText(const Call& call) {
   return CallText(summary);
 }
 
+std::string CallText(const reader::BoxImage& box, const Call& call) {
+  const std::string payload = box.PayloadOf(call);
+  return CallText(call) + (payload.empty() ? "" : " = " + payload);
+}
+
 std::string CommText(const CommView& comm) {
   std::string text = (IsWindow(comm) ? "window " : IsFile(comm) ? "file " : "communicator ") + comm.name;
   return text + " (" + Plural(comm.size, "rank") + ")";
@@ -240,7 +247,7 @@ std::string WhereText(const View& view, const Node& node) {
   if (node.last == nullptr && process.box->from_summary) return "its last call was not known here at that moment";
   if (node.last == nullptr) return fmt::format("its {} holds no call", SourceText(view));
   const Call& call = *node.last;
-  std::string text = CallText(call);
+  std::string text = CallText(*process.box, call);
   if (functions::IsCollective(call.function)) text += " at position " + std::to_string(call.position);
   for (const auto& at : node.memberships) {
     const Member& member = view.member(at);

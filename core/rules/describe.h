@@ -27,6 +27,8 @@ CallState StateAt(const Member& member, std::uint64_t position, const reader::Ca
 inline constexpr char kTie[] = "; as many ranks made one call as the other, so either side may be wrong";
 std::string DataText(const reader::Call& call);  // "4096 float32"
 std::string CallText(const reader::Call& call);  // "AllReduce of 4096 float32 (sum)"
+// ... " = DDP bucket 0 (0.weight, 0.bias)", where the program has said so.
+std::string CallText(const reader::BoxImage& box, const reader::Call& call);
 std::string CommText(const CommView& comm);
 // "collective 79", "one of the collectives 76 to 79"
 std::string CollectiveText(std::uint64_t first, std::uint64_t last);

@@ -1,9 +1,12 @@
 // point_to_point_mismatch of a send and a receive that meet and disagree about the size. Bytes are compared: NCCL knows
-// nothing of types here. Which of the two is wrong only the sizes of their earlier steps can tell.
+// nothing of types here. Which of the two is wrong only the sizes of their earlier steps can tell, or that one of them
+// disagrees with others as well.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <vector>
 
 #include "core/model/text.h"
 #include "core/rules/departed.h"
@@ -38,17 +41,17 @@ const Call* At(const std::vector<const Call*>& calls, std::uint64_t position) {
   return found != calls.end() && (*found)->position == position ? *found : nullptr;
 }
 
-void NoteFirst(const View& view, Pair pair, std::optional<Pair>* first) {
-  pair.began_ns = std::max(view.process(*pair.sender).At(pair.send->entered_ns),
-                           view.process(*pair.receiver).At(pair.receive->entered_ns));
-  if (!*first || pair.began_ns < (*first)->began_ns) *first = pair;
+std::int64_t BeganNs(const View& view, const Pair& pair) {
+  return std::max(view.process(*pair.sender).At(pair.send->entered_ns),
+                  view.process(*pair.receiver).At(pair.receive->entered_ns));
 }
 
-std::optional<Pair> FirstUnequal(const View& view, const CommView& comm) {
-  std::optional<Pair> first;
+// The first one from each rank to each other, in order of time.
+std::vector<Pair> UnequalPairs(const View& view, const CommView& comm) {
+  std::vector<Pair> pairs;
   if (!comm.comparable || std::all_of(comm.members.begin(), comm.members.end(),
                                       [](const Member& member) { return member.messages.empty(); }))
-    return first;
+    return pairs;
   std::map<const Member*, std::map<std::int32_t, std::vector<const Call*>>> receives;
   for (const Member& member : comm.members) receives[&member] = ByPeer(member, Function::ncclRecv);
   for (const Member& sender : comm.members) {
@@ -60,12 +63,29 @@ std::optional<Pair> FirstUnequal(const View& view, const CommView& comm) {
       for (const Call* send : sends) {
         const Call* receive = At(known->second, send->position);
         if (receive == nullptr || BytesOf(*send) == BytesOf(*receive)) continue;
-        NoteFirst(view, {&sender, receiver, send, receive}, &first);
+        Pair& pair = pairs.emplace_back(Pair{&sender, receiver, send, receive});
+        pair.began_ns = BeganNs(view, pair);
         break;  // what comes after it is shifted, or wrong for the same reason
       }
     }
   }
-  return first;
+  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.began_ns < b.began_ns; });
+  return pairs;
+}
+
+// One end of all of them, if several are at the other ends; else null. What a rank sends to itself says nothing.
+const Member* CommonEnd(const std::vector<Pair>& pairs) {
+  const Member* common = nullptr;
+  for (const Member* end : {pairs.front().sender, pairs.front().receiver}) {
+    std::set<const Member*> others;
+    const bool all = std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+      if (pair.sender == pair.receiver) return true;
+      others.insert(pair.sender == end ? pair.receiver : pair.sender);
+      return pair.sender == end || pair.receiver == end;
+    });
+    if (all && others.size() > 1) common = end;
+  }
+  return common;
 }
 
 bool IsStuck(const Member& member, const Call& call) {
@@ -112,23 +132,43 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
   return finding;
 }
 
-// One of them has done otherwise than in its steps before, and the other one has not: likely, and no more.
-void AccuseTheDeparted(const View& view, const CommView& comm, const Pair& pair, Finding* finding) {
-  const int index = static_cast<int>(&comm - view.comms.data());
-  const Unmatched message{index, pair.sender, pair.receiver, true, pair.send->position, 0, pair.send};
-  const std::optional<Departed> departed = FindDeparted(view, {message}, /*resized=*/true);
-  if (!departed || departed->others.empty()) return;
+// One of them is wrong, and the other one is not: likely, and no more.
+void Accuse(const View& view, int node, Finding* finding) {
   finding->certainty = std::min(finding->certainty, Certainty::kLikely);
   std::vector<int> victims = std::move(finding->culprits);
   finding->culprits.clear();
   finding->culprit_details.clear();
-  AddCulprits(view, {view.nodes[static_cast<std::size_t>(departed->node)].rank}, finding);
+  AddCulprits(view, {view.nodes[static_cast<std::size_t>(node)].rank}, finding);
   victims.insert(victims.end(), finding->victims.begin(), finding->victims.end());
   std::erase(victims, finding->culprits.front());
   finding->victims = SortedUnique(std::move(victims));
+}
+
+// True if one of them has done otherwise than in its steps before, and the other one has not.
+bool AccuseTheDeparted(const View& view, const CommView& comm, const Pair& pair, Finding* finding) {
+  const int index = static_cast<int>(&comm - view.comms.data());
+  const Unmatched message{index, pair.sender, pair.receiver, true, pair.send->position, 0, pair.send};
+  const std::optional<Departed> departed = FindDeparted(view, {message}, /*resized=*/true);
+  if (!departed || departed->others.empty()) return false;
+  Accuse(view, departed->node, finding);
   finding->evidence.insert(finding->evidence.begin(), finding->summary);
   finding->summary = DepartedText(view, *departed);
   for (std::string& line : DepartedEvidence(view, *departed)) finding->evidence.push_back(std::move(line));
+  return true;
+}
+
+// One rank disagrees with several others, and they agree among themselves.
+void AccuseTheCommonEnd(const View& view, const std::vector<Pair>& pairs, Finding* finding) {
+  const Member* const common = CommonEnd(pairs);
+  if (common == nullptr || common->node < 0) return;
+  Accuse(view, common->node, finding);
+  std::vector<int> others;
+  for (const Pair& pair : pairs)
+    for (const Member* end : {pair.sender, pair.receiver})
+      if (end != common && end->node >= 0) others.push_back(view.nodes[static_cast<std::size_t>(end->node)].rank);
+  finding->evidence.push_back(fmt::format("{} is one end of all {} that differ in size; {} are at the other ends",
+                                          Ranks(finding->culprits), Plural(pairs.size(), "message"),
+                                          Ranks(SortedUnique(std::move(others)))));
 }
 
 }  // namespace
@@ -139,12 +179,14 @@ std::vector<Finding> FindMessageMismatches(const Facts& facts) {
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
     if (SpeaksMpi(comm)) continue;
-    const std::optional<Pair> pair = FirstUnequal(view, comm);
-    if (!pair) continue;
-    findings.push_back(Explain(view, comm, *pair));
-    AccuseTheDeparted(view, comm, *pair, &findings.back());
-    for (const Member* member : {pair->sender, pair->receiver})
-      if (member->node >= 0) graph->blocked[member->node] = 1;
+    const std::vector<Pair> pairs = UnequalPairs(view, comm);
+    if (pairs.empty()) continue;
+    findings.push_back(Explain(view, comm, pairs.front()));
+    if (!AccuseTheDeparted(view, comm, pairs.front(), &findings.back()))
+      AccuseTheCommonEnd(view, pairs, &findings.back());
+    for (const Pair& pair : pairs)
+      for (const Member* member : {pair.sender, pair.receiver})
+        if (member->node >= 0) graph->blocked[member->node] = 1;
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return a.began_at_ns < b.began_at_ns; });

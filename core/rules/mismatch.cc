@@ -8,6 +8,7 @@
 #include "core/compare/departure.h"
 #include "core/model/text.h"
 #include "core/rules/rules.h"
+#include "core/steps/steps.h"
 #include "ncclwatch/functions/types.h"
 
 namespace ncclwatch::diagnosis {
@@ -162,11 +163,15 @@ std::string WhyOtherCalls(const View& view, const CommView& comm, const Differen
   return "";
 }
 
+std::string SideText(const CommView& comm, const Side& side) {
+  return CallText(*comm.members[side.members.front()].box, *side.call);
+}
+
 std::string Summary(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
   const Side& usual = difference.sides[blame.usual];
   const Side& odd = difference.sides[blame.odd.front()];
-  std::string text = Capital(Ranks(JobRanks(view, comm, odd))) + " called " + CallText(*odd.call) + " where " +
-                     Ranks(JobRanks(view, comm, usual)) + " called " + CallText(*usual.call) + ": collective " +
+  std::string text = Capital(Ranks(JobRanks(view, comm, odd))) + " called " + SideText(comm, odd) + " where " +
+                     Ranks(JobRanks(view, comm, usual)) + " called " + SideText(comm, usual) + ": collective " +
                      std::to_string(difference.position) + " of " + CommText(comm);
   if (!difference.other_operation) text += " has " + WhatDiffers(*odd.call, *usual.call);
   if (blame.open) text += kTie;
@@ -218,6 +223,35 @@ void AddDeparture(const View& view, const CommView& comm, const Difference& diff
         "it is certain that the calls differ, but only likely who is wrong: {} may have missed something new", who));
 }
 
+// Among equal calls right before, which agree, one rank made one from a place that had made none, and the others theirs
+// from another one: an extra call that NCCL has paired.
+void AddPairedBefore(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
+                     Finding* finding) {
+  constexpr std::uint64_t kFarthest = 64;  // calls
+  const Side& odd = difference.sides[blame.odd.front()];
+  const Side& usual = difference.sides[blame.usual];
+  const Member& own = comm.members[odd.members.front()];
+  const Member& other = comm.members[usual.members.front()];
+  if (odd.members.size() != 1 || blame.odd.size() != 1 || blame.place || own.node < 0) return;
+  const History history = HistoryOf(view, view.nodes[static_cast<std::size_t>(own.node)]);
+  const std::uint64_t farthest = difference.position - std::min(difference.position, kFarthest);
+  for (std::uint64_t position = difference.position; position > farthest; --position) {
+    const Call* const before = own.At(position - 1);
+    const Call* const met = other.At(position - 1);
+    if (!before || !met || before->site == 0 || FingerprintOf(*before) != FingerprintOf(*odd.call)) return;
+    const auto from_there = [&](const Call* call) { return call->site == before->site; };
+    const std::string here = SiteText(view, view.process(own), before->site);
+    const std::string there = SiteText(view, view.process(other), met->site);
+    if (here == there || std::count_if(history.calls.begin(), history.calls.end(), from_there) != 1) continue;
+    finding->evidence.push_back(
+        fmt::format("{} made collective {}, an equal call, from {}, where it had made none before; {} made theirs from "
+                    "{}. NCCL has "
+                    "paired them, so this may be the extra call",
+                    Ranks(finding->culprits), before->position, here, Ranks(JobRanks(view, comm, usual)), there));
+    return;
+  }
+}
+
 void AddEvidence(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
                  Finding* finding) {
   for (const Side& side : difference.sides) {
@@ -234,6 +268,7 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
                                             CallText(*difference.sides[blame.usual].call)));
   if (blame.place && blame.place->first < difference.position)
     finding->evidence.push_back(MixedText(blame.place->first, blame.place->last, difference.position));
+  AddPairedBefore(view, comm, difference, blame, finding);
   if (!blame.alignments.empty())
     finding->evidence.push_back(fmt::format("apart from that, the next {} of the two on this communicator are the same",
                                             Plural(blame.alignments.front().agree, "call")));

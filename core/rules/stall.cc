@@ -165,7 +165,8 @@ const Wait* First(const std::vector<const Wait*>& waits, std::uint64_t position)
 std::string WhatText(const View& view, const Suspect& suspect) {
   const CommView& comm = view.comms[suspect.comm];
   const Wait* wait = First(suspect.waits, suspect.position);
-  const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("the collective");
+  const std::string call = wait->call != nullptr ? CallText(*view.process(view.nodes[wait->waiter]).box, *wait->call)
+                                                 : std::string("the collective");
   if (suspect.what == WaitFor::kEnd) return "MPI_Finalize";
   // Which message of its sender's a receive of MPI will get is not known before.
   const bool any = suspect.what == WaitFor::kMessage && wait->call != nullptr &&
@@ -200,7 +201,7 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
     case Kind::kMissingParticipant:
       // A dump says that its process lived when it was written, and nothing of later.
       if (const Call* call = InsideOf(view, suspect); call != nullptr && one)
-        who += " is still inside " + CallText(*call) + " and";
+        who += " is still inside " + CallText(*process.box, *call) + " and";
       else if (!process.box->dump)
         who += one ? " is alive and" : " are alive and";
       if (suspect.what == WaitFor::kEpoch) return who + NotCalledText(view, suspect, one) + others + ".";

@@ -38,6 +38,16 @@ bool IsIt(const Call& call, const CallSummary& summary, const Member& member) {
   return IsMessage(call) ? summary.peer && summary.peer->communicator_rank == call.root : !summary.peer;
 }
 
+// The step that the program had begun by then, as it said.
+std::optional<std::int64_t> ProgramStep(const reader::BoxImage& box, std::int64_t at_ns) {
+  for (auto note = box.notes.rbegin(); note != box.notes.rend(); ++note) {
+    if (note->at_ns > at_ns || note->kind == format::NoteKind::kMetric) continue;
+    if (note->kind != format::NoteKind::kStepBegin || note->step < 0) break;
+    return note->step;
+  }
+  return std::nullopt;
+}
+
 // Of the rank's own calls; a call that it has not made is nowhere among them.
 std::optional<Step> StepOf(const View& view, const CallSummary& summary, int rank) {
   const auto found = view.node_of_rank.find(rank);
@@ -53,10 +63,14 @@ std::optional<Step> StepOf(const View& view, const CallSummary& summary, int ran
   const auto call = std::find_if(history.calls.begin(), history.calls.end(),
                                  [&](const Call* own) { return IsIt(*own, summary, *member); });
   if (call == history.calls.end()) return std::nullopt;
+  const auto own = ProgramStep(*view.process(node).box, (*call)->entered_ns);
   history.calls.erase(call + 1, history.calls.end());
   const std::optional<StepCount> count = Count(view, node, history);
-  if (!count) return std::nullopt;
-  return Step{rank, count->number, count->exact, count->call, count->calls};
+  if (!count && !own) return std::nullopt;
+  Step step{rank};
+  if (count) step = {rank, count->number, count->exact, count->call, count->calls};
+  if (own) step.number = static_cast<std::uint64_t>(*own), step.exact = true;
+  return step;
 }
 
 // A victim's call is as it should be; the largest group comes first.

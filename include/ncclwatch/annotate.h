@@ -36,6 +36,29 @@ static inline void ncclwatch_label(void* communicator, const char* name) {
   if (set != NULL) (__extension__(void (*)(void*, const char*)) set)(communicator, name);
 }
 
+static inline void ncclwatch_say_payload(void* communicator, const char* op, uint64_t count, const char* name,
+                                         int begins) {
+  static void* known;
+  void* const set = ncclwatch_find("ncclwatch_set_payload", &known);
+  if (set != NULL)
+    (__extension__(void (*)(void*, const char*, uint64_t, const char*, int)) set)(communicator, op, count, name,
+                                                                                  begins);
+}
+
+/* From the communicator's next call on, collectives of this operation and count carry `name`, "DDP bucket 0", until the
+ * end is told. If several names hold for a call, it is said to carry one of them.
+ *
+ * communicator: an ncclComm_t.
+ * op: "AllReduce", "AllGather", ...
+ * count: as the calls have it.
+ * name: UTF-8, copied; longer ones are cut after 155 bytes. */
+static inline void ncclwatch_payload_begin(void* communicator, const char* op, uint64_t count, const char* name) {
+  ncclwatch_say_payload(communicator, op, count, name, 1);
+}
+static inline void ncclwatch_payload_end(void* communicator, const char* op, uint64_t count, const char* name) {
+  ncclwatch_say_payload(communicator, op, count, name, 0);
+}
+
 static inline void ncclwatch_say_step(int64_t step, int begins) {
   static void* known;
   void* const set = ncclwatch_find("ncclwatch_set_step", &known);

@@ -21,9 +21,21 @@ def _function(name: str, *arguments: type) -> Optional[Callable[..., None]]:
 
 
 _set_label = _function("ncclwatch_set_label", ctypes.c_void_p, ctypes.c_char_p)
+_set_payload = _function("ncclwatch_set_payload", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p,
+                         ctypes.c_int)
 _set_step = _function("ncclwatch_set_step", ctypes.c_int64, ctypes.c_int)
 _add_event = _function("ncclwatch_add_event", ctypes.c_char_p, ctypes.c_char_p)
 _set_metric = _function("ncclwatch_set_metric", ctypes.c_char_p, ctypes.c_double)
+
+
+def watched() -> bool:
+    """Whether the library is preloaded."""
+    return _set_payload is not None
+
+
+def set_payload(communicator: int, op: str, count: int, name: str, begins: bool) -> None:
+    if _set_payload:
+        _set_payload(communicator, op.encode(), count, name.encode(errors="replace"), int(begins))
 
 
 def set_step(number: int, begins: bool) -> None:
@@ -82,9 +94,11 @@ def _mpi_handle(communicator: object) -> int:
 
 
 def _torch_handle(group: object) -> int:
-    import torch
-
-    return group._get_backend(torch.device("cuda"))._comm_ptr()  # 0 before the first collective
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        if hasattr(backend, "_comm_ptr"):
+            return backend._comm_ptr()  # 0 before the first collective
+    return 0
 
 
 def handle(communicator: object) -> int:

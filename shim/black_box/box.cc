@@ -11,7 +11,7 @@
 #include <new>
 
 #include "core/reader/guard.h"
-#include "ncclwatch/format/event.h"
+#include "ncclwatch/format/payload.h"
 #include "ncclwatch/format/python_site.h"
 #include "shim/base/clock.h"
 #include "shim/resolve/libraries.h"
@@ -50,7 +50,8 @@ Sections Plan(const BoxPlan& plan) {
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
   sections.words = layout.Add(1, format::kWordsBytes);
   sections.parts = layout.Add(format::kPartCapacity, sizeof(format::Part));
-  sections.notes = layout.Add(format::kNoteCapacity, sizeof(format::Note), sizeof(format::Events));
+  sections.notes =
+      layout.Add(format::kNoteCapacity, sizeof(format::Note), Pages(sizeof(format::Events)) + sizeof(format::Payloads));
   sections.strings = layout.Add(format::kStringBytes, 1, plan.python_sites ? sizeof(format::PythonSites) : 0);
   sections.bytes = layout.bytes;
   return sections;

@@ -5,6 +5,8 @@
 #include <ctime>
 
 #include "ncclwatch/format/event.h"
+#include "ncclwatch/format/payload.h"
+#include "ncclwatch/functions/function.h"
 #include "shim/base/clock.h"
 #include "shim/base/export.h"
 #include "shim/base/keep_errno.h"
@@ -14,6 +16,7 @@
 
 using namespace ncclwatch::shim;
 namespace format = ncclwatch::format;
+namespace functions = ncclwatch::functions;
 
 namespace {
 
@@ -49,16 +52,63 @@ void AddNote(format::NoteKind kind, std::int64_t step, const char* name, double 
   });
 }
 
+// Of an ncclComm_t or an MPI_Comm. One of MPICH is an int: its sign may have been carried on.
+std::uint32_t IndexOf(const Box& box, const void* communicator) {
+  const auto handle = reinterpret_cast<std::uint64_t>(communicator);
+  const std::uint32_t index = box.handles.Find(handle);
+  return index != format::kNoCommunicator ? index : box.handles.Find(static_cast<std::uint32_t>(handle));
+}
+
+// "AllReduce"; 0: no collective of NCCL.
+std::uint32_t CollectiveOf(const char* op) {
+  for (const functions::FunctionInfo& info : functions::kFunctions)
+    if (functions::IsCollective(info.function) && !functions::IsMpi(info.function) &&
+        functions::OpName(info.function) == op)
+      return static_cast<std::uint32_t>(info.function);
+  return 0;
+}
+
 }  // namespace
 
 extern "C" NCCLWATCH_EXPORT void ncclwatch_set_label(void* communicator, const char* name) {
   Box* const box = CurrentBox();
-  if (!box) return;
-  // An MPI_Comm of MPICH is an int: its sign may have been carried on.
-  const auto handle = reinterpret_cast<std::uint64_t>(communicator);
-  std::uint32_t index = box->handles.Find(handle);
-  if (index == format::kNoCommunicator) index = box->handles.Find(static_cast<std::uint32_t>(handle));
+  const std::uint32_t index = box ? IndexOf(*box, communicator) : format::kNoCommunicator;
   if (index != format::kNoCommunicator) SetLabel(box->communicators[index], name ? name : "");
+}
+
+extern "C" NCCLWATCH_EXPORT void ncclwatch_set_payload(void* communicator, const char* op, std::uint64_t count,
+                                                       const char* name, int begins) {
+  Box* const box = CurrentBox();
+  format::Payloads* const payloads = box ? format::OwnPayloads(box->header) : nullptr;
+  const std::uint32_t index = payloads ? IndexOf(*box, communicator) : format::kNoCommunicator;
+  if (index == format::kNoCommunicator || !op || !name) return;
+  const std::uint32_t function = CollectiveOf(op);
+  if (function == 0) return;
+  const format::Communicator& entry = box->communicators[index];
+  const std::uint64_t position = entry.entered.load(std::memory_order_relaxed);
+  const WriterLock lock(*box);
+  const std::uint32_t used = payloads->used.load(std::memory_order_relaxed);
+  // Without room for one, the others of its size must not seem to be all.
+  const bool full = begins != 0 && used == format::kPayloads;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    format::Payload& known = payloads->entries[i];
+    if (known.communicator != index || known.generation != entry.generation || known.function != function ||
+        known.count != count || known.until.load(std::memory_order_relaxed) != UINT64_MAX)
+      continue;
+    const bool same = std::strncmp(known.name, name, sizeof known.name - 1) == 0;
+    if (same && begins != 0) return;
+    if (same || full) known.until.store(position, std::memory_order_relaxed);
+  }
+  if (begins == 0 || full) return;
+  format::Payload& made = payloads->entries[used];
+  made.communicator = index;
+  made.generation = entry.generation;
+  made.count = count;
+  made.from = position;
+  made.until.store(UINT64_MAX, std::memory_order_relaxed);
+  made.function = function;
+  PutText(made.name, name);
+  payloads->used.store(used + 1, std::memory_order_release);
 }
 
 extern "C" NCCLWATCH_EXPORT void ncclwatch_set_step(std::int64_t step, int begins) {

@@ -14,7 +14,8 @@ namespace ncclwatch::shim {
 
 using format::Mix;
 
-// A walk to the first frame that is not the program's, behind those that are.
+// A walk to the first frame of a package behind those of the program. Between these the standard library may stand, as
+// contextlib does where a backend's context manager ends a group.
 bool PythonLines::SkipBackend(std::uint64_t state) {
   constexpr std::size_t kMost = 16;  // functions of a backend that are under way
   struct {
@@ -25,7 +26,7 @@ bool PythonLines::SkipBackend(std::uint64_t state) {
   pyframes::Trail trail;
   frames.memory().Follow(&trail);
   pyframes::Frame frame;
-  std::uint64_t at = 0, file = 0;
+  std::uint64_t at = 0, file = 0, caller = 0;
   if (!frames.Innermost(state, &at)) return false;
   for (int depth = 0; at != 0 && depth < kMostFrames; ++depth, at = frame.previous) {
     if (!frames.Read(at, &frame)) return false;
@@ -36,11 +37,13 @@ bool PythonLines::SkipBackend(std::uint64_t state) {
     if (static_cast<cpython::Origin>(origin) == cpython::Origin::kProgram) {
       if (count == kMost) return false;
       own[count++] = {frame.code, file};
+      caller = 0;
     } else if (count > 0) {
-      break;
+      caller = frame.code;
+      if (static_cast<cpython::Origin>(origin) != cpython::Origin::kStandard) break;
     }
   }
-  if (count == 0 || !IsBackend(own[count - 1].code, at == 0 ? 0 : frame.code) || !trail.IsUnchanged()) return false;
+  if (count == 0 || !IsBackend(own[count - 1].code, caller) || !trail.IsUnchanged()) return false;
   for (std::size_t i = 0; i < count; ++i) NoteOrigin(own[i].code, own[i].file, cpython::Origin::kPackage);
   return true;
 }

@@ -85,6 +85,11 @@ def stats_by_rank_and_size(sandbox):
     check_equal(sorted((r["rank"], r["op"]) for r in rows), [(0, None), (1, None)], "one row a rank")
     sizes = {r["bytes"] for r in job.json("stats", "--by", "op,size")["rows"] if r["op"] == "AllReduce"}
     check_equal(sizes, {400, 800, 1200}, "sizes")
+    place = lambda site: (site["file"], site["line"], site["function"])
+    sites = {place(r["site"]): r["calls"] for r in job.json("stats", "--by", "site")["rows"]}
+    counted = [c for c in job.calls() if c["op"] not in ("GroupStart", "GroupEnd")]
+    check_equal(sites, dict(collections.Counter(place(c["site"]) for c in counted)), "calls by place")
+    check(len(sites) > 1 and all(line for _, line, _ in sites), f"lines: {sites}")
     check_equal(job.command("stats", "--by", "colour").status, 2, "a word that it does not know")
 
 

@@ -340,9 +340,52 @@ def run_skipped_group(build, seed=0, mode="preload"):
     return {}
 
 
+def check_payloads(job, carries):
+    """Calls of each count have the name or none, and the last of each has it."""
+    done = subprocess.run([job.build.command, "trace", "--json", job.run_directory], capture_output=True, text=True, timeout=60)
+    calls = {}
+    for call in map(json.loads, done.stdout.splitlines()):
+        calls.setdefault(f"{call['op']} {call['count']}", []).append(call["payload"])
+    for what, name in carries.items():
+        found = calls.get(what, [])
+        if not found or found[-1] != name or set(found) - {None, name}:
+            raise Failure(f"{what} carries {name}; its {len(found)} calls have {set(found)}, the last {found[-1:]}")
+
+
+def check_unwatched(build):
+    """Without the library nothing is hooked."""
+    code = ("import torch, ncclwatch.torch; from torch.optim.optimizer import _global_optimizer_post_hooks as hooks;"
+            "ncclwatch.torch.watch(torch.nn.Linear(1, 1)); print(len(hooks))")
+    done = subprocess.run([build.python, "-c", code], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+    if done.stdout.split() != ["0"]:
+        raise Failure(f"hooks without the library: {done.stdout}{done.stderr}")
+
+
+def run_watched_models(build, seed=0, mode="preload"):
+    """What collectives of DDP and FSDP carry, and the step of the optimizer, in the verdict on a rank that was killed."""
+    check_unwatched(build)
+    with tempfile.TemporaryDirectory(prefix="ncclwatch-watched-") as scratch:
+        truth = os.path.join(scratch, "truth")
+        script = os.path.join(PROGRAMS, "watched_models.py")
+        with Job(build, command(build, script, 2), mode=mode, environment=environment(build, WATCHED_FILE=truth)) as job:
+            job.wait_until(job.fault_ns, 120, "the fault was to happen")
+            job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
+            with open(truth + ".0") as file:
+                known = json.load(file)
+            for document in (job.look(), job.offline()[1]):
+                first = faults.check_finding(document, {"kind": "dead_rank", "certainty": "certain"}, 1, "torchrun")
+                waited, = {(f"{call['op']} {call['count']}", call["payload"]) for call in first["calls"] if call["op"]}
+                name = known["carries"][waited[0]]
+                if waited[1] != name or f" = {name}," not in first["summary"] or first["step"]["number"] != known["step"]:
+                    raise Failure(f"{waited}, step {first['step']}: {first['summary']}; wanted {known}")
+            check_payloads(job, known["carries"])
+    return {}
+
+
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
         "abort": run_abort, "elastic_restart": run_elastic_restart, "restart_after_kill": run_restart_after_kill,
         "stuck_loader": run_stuck_loader, "killed_worker": run_killed_worker, "group_names": run_group_names,
-        "group_in_verdict": run_group_in_verdict, "skipped_group": run_skipped_group}
+        "group_in_verdict": run_group_in_verdict, "watched_models": run_watched_models, "skipped_group": run_skipped_group}
 # The long suite's alone: what the same endings without torch show in a tenth of the time.
 LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

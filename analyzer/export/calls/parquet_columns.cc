@@ -63,6 +63,7 @@ enum Column : std::size_t {
   kCompletedNs,
   kWaiter,
   kSignature,
+  kPayload,
   kColumns,
 };
 // Spark has no unsigned numbers and takes times of microseconds: neither is used.
@@ -120,6 +121,7 @@ constexpr Description kDescriptions[] = {
     {"completed_ns", "int64"},
     {"waiter", "int64"},
     {"signature", "int64"},
+    {"payload", "text"},
 };
 static_assert(std::size(kDescriptions) == kColumns);
 
@@ -224,6 +226,7 @@ void ParquetColumns::PutArguments(const Facts& facts) {
   Put(kCompletedNs, facts.completed_ns);
   Put(kWaiter, Signed(facts.waiter));
   Put(kSignature, facts.signature ? std::optional(std::int64_t{*facts.signature}) : std::nullopt);
+  PutText(kPayload, std::hash<std::string>()(facts.payload), [&] { return Printable(facts.payload); });
   constexpr std::uint64_t kNoResult = UINT64_MAX;
   PutText(kResult, facts.has_result ? static_cast<std::uint32_t>(call.result) : kNoResult,
           [&] { return facts.has_result ? ResultText(call.result) : ""; });

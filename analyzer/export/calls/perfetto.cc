@@ -34,12 +34,12 @@ constexpr std::uint32_t kFindingsSequence = 1, kFirstProcessSequence = 2;
 constexpr Argument kSeq{1, "seq"}, kPosition{2, "position"}, kCount{3, "count"}, kBytes{4, "bytes"}, kDtype{5, "dtype"},
     kReduction{6, "reduction"}, kRoot{7, "root"}, kPeer{8, "peer"}, kStream{9, "stream"}, kThread{10, "thread"},
     kGroup{11, "group"}, kState{12, "state"}, kPending{13, "pending"}, kResult{14, "result"}, kSite{15, "site"},
-    kKernel{16, "kernel_duration_s"}, kBusbw{17, "busbw_GBps"};
+    kKernel{16, "kernel_duration_s"}, kBusbw{17, "busbw_GBps"}, kPayload{18, "payload"};
 // ... of an instant for a finding.
 constexpr Argument kCertainty{20, "certainty"}, kCulprits{21, "culprits"}, kSummary{22, "summary"}, kNext{23, "next"};
 
 // Texts are told apart by what they are of and a number.
-enum class TextOf : std::uint64_t { kOfDtype, kOfReduction, kOfState, kOfResult, kOfSite, kOfFinding };
+enum class TextOf : std::uint64_t { kOfDtype, kOfReduction, kOfState, kOfResult, kOfSite, kOfFinding, kOfPayload };
 constexpr std::uint64_t KeyOf(TextOf what, std::uint64_t number) {
   return number * 8 + static_cast<std::uint64_t>(what);
 }
@@ -219,6 +219,9 @@ class Perfetto : public CallExporter {
       out->Text(kDtype, KeyOf(TextOf::kOfDtype, call.dtype), [&] { return DtypeText(call.dtype); });
     if (call.reduction != format::kNoReduction)
       out->Text(kReduction, KeyOf(TextOf::kOfReduction, call.reduction), [&] { return ReductionText(call.reduction); });
+    if (!facts.payload.empty())
+      out->Text(kPayload, KeyOf(TextOf::kOfPayload, std::hash<std::string>()(facts.payload)),
+                [&] { return Printable(facts.payload); });
     if (facts.root) out->Int(kRoot, *facts.root);
     if (facts.peer) out->Int(kPeer, *facts.peer);
     if (call.stream != 0) out->Pointer(kStream, call.stream);

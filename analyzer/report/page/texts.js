@@ -47,6 +47,7 @@ function callText(call) {
   if (call.root !== null && call.root !== undefined) text += `, root ${call.root}`;
   const peer = typeof call.peer === "object" && call.peer ? call.peer.communicator_rank : call.peer;
   if (peer !== null && peer !== undefined) text += ` with rank ${peer} of the communicator`;
+  if (call.payload) text += ` = ${call.payload}`;
   return text;
 }
 

@@ -310,6 +310,9 @@ class NcclCalls:
     def size(self):
         return self._size
 
+    def _comm_ptr(self):  # as of torch's own NCCL group
+        return self._communicator.value or 0
+
     def shutdown(self):
         self._stop_finisher()
         self._nccl.ncclCommDestroy(self._communicator)

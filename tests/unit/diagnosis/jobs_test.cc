@@ -161,6 +161,45 @@ TEST(Jobs, AMessageOfAnotherSizeIsOne) {
   EXPECT_EQ(diagnosis.findings[0].calls.at(1).count, 2048u);
 }
 
+// Everybody sends to everybody; all messages of `wrong` have another size, or it leaves them out.
+void Exchange(Job* job, int ranks, int wrong, bool left_out) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (left_out && rank == wrong) continue;
+    job->Group(rank, [&] {
+      for (int peer = 0; peer < ranks; ++peer) {
+        job->Message(rank, kWorld, Function::ncclSend, peer, rank == wrong ? 512 : 1024);
+        job->Message(rank, kWorld, Function::ncclRecv, peer, rank == wrong ? 512 : 1024);
+      }
+    });
+  }
+}
+
+TEST(Jobs, WhoDisagreesWithAllOthersAboutSizesIsLikelyWrong) {
+  Job job = Running(4);
+  Exchange(&job, 4, 2, /*left_out=*/false);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(2);
+  Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kLikely, {2});
+  EXPECT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
+  EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
+}
+
+TEST(Jobs, WhoLeavesOutAnExchangeIsNamedNotTheCycle) {
+  Job job = Running(4);
+  Exchange(&job, 4, 2, /*left_out=*/true);
+  job.Call({2}, kWorld, AllReduce());
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(100);
+  Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kLikely, {2});
+  EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
+}
+
+// As many have left it out as have not.
+TEST(Jobs, WhetherHalfOfTheRanksOrTheOthersAreWrongIsNotKnown) {
+  Job job = Running(2);
+  Exchange(&job, 2, 1, /*left_out=*/true);
+  job.Call({1}, kWorld, AllReduce());
+  Expect(job.DiagnoseAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+}
+
 TEST(Jobs, AMessageOfAnotherSizeThatEndedIsNotProven) {
   Job job = Running(2);
   job.Message(0, kWorld, Function::ncclSend, 1, 1024);
