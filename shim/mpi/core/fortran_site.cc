@@ -27,7 +27,7 @@ struct Place {
   std::uintptr_t distance = 0;
   std::uintptr_t module_begin = 0, module_end = 0;
 };
-constinit Place places[kPlaces] = {};
+constinit Place fortran_places[kPlaces] = {};
 
 // The frame is another function's.
 __attribute__((no_sanitize("address", "thread", "undefined"))) std::uint64_t At(std::uintptr_t place) {
@@ -77,7 +77,7 @@ std::uint64_t SiteAt(const Place& place, const Entrance& wrapper) {
 
 std::uint64_t BehindFortran(const Entrance& wrapper) {
   for (std::size_t tried = 0; tried < kTries; ++tried) {
-    Place& place = places[((wrapper.site ^ wrapper.site >> 9) + tried) % kPlaces];
+    Place& place = fortran_places[((wrapper.site ^ wrapper.site >> 9) + tried) % kPlaces];
     State state = place.state.load(std::memory_order_acquire);
     if (state == State::kFree && place.state.compare_exchange_strong(state, State::kFilling)) {
       Learn(wrapper, &place);
