@@ -25,6 +25,14 @@ std::uint64_t MajorFaults(const std::string& stat) {
   return std::istringstream(word) >> faults ? faults : 0;
 }
 
+std::uint64_t WrittenBytes(const std::string& io) {
+  std::istringstream words(io);
+  std::string name;
+  for (std::uint64_t value = 0; words >> name >> value;)
+    if (name == "write_bytes:") return value;
+  return 0;
+}
+
 }  // namespace
 
 std::int64_t ThrottledNs(const std::string& cpu_stat) {
@@ -56,6 +64,7 @@ Counters CountersOf(int pid, int tid) {
   const std::string task = fmt::format("/proc/{}/task/{}", pid, tid);
   std::istringstream(Text(task + "/schedstat")) >> counters.run_ns >> counters.queued_ns;
   counters.major_faults = MajorFaults(Text(task + "/stat"));
+  counters.written = WrittenBytes(Text(task + "/io"));
   const std::string stat = CpuStatPath(Text(fmt::format("/proc/{}/cgroup", pid)));
   if (!stat.empty()) counters.throttled_ns = ThrottledNs(Text(stat));
   return counters;
