@@ -83,10 +83,9 @@ static void rounds(int sends, int receives) {
   int own = 1, all = 0;
   for (int round = 0; round < 6; ++round) {
     const int last = round == 5;
-    for (int i = 0; rank == partner && i < (last ? sends : 3); ++i)
-      MPI_Send(small_out, kCount, MPI_INT, odd, 71, ring);
-    for (int i = 0; rank == odd && i < (last ? receives : 3); ++i) receive(partner, 71, ring);
     if (last && rank == (sends < 3 ? partner : odd)) planted();
+    for (int i = 0; rank == partner && i < (last ? sends : 3); ++i) MPI_Send(small_out, kCount, MPI_INT, odd, 71, ring);
+    for (int i = 0; rank == odd && i < (last ? receives : 3); ++i) receive(partner, 71, ring);
     MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_SUM, ring);
   }
 }
