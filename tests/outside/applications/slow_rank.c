@@ -12,8 +12,8 @@
 
 enum { kFileBytes = 50 << 20, kFileEvery = 20 };
 
-static long setting(const char *name) {
-  const char *text = getenv(name);
+static long setting(const char* name) {
+  const char* text = getenv(name);
   return text ? atol(text) : -1;
 }
 
@@ -35,7 +35,7 @@ static void write_checkpoint(void) {
   close(file);
 }
 
-static void be_slow(const char *call) {
+static void be_slow(const char* call) {
   static long rank = -2, every, us, calls;
   static const char *how, *before;
   if (rank == -2) {
@@ -52,19 +52,19 @@ static void be_slow(const char *call) {
 }
 
 // The application's own code shall be slow: no frame of a function of MPI may lie below. The entry jumps away.
-#define BEFORE(function, parameters, arguments)                                     \
-  __attribute__((noinline, noclone)) static int end_step_##function parameters {    \
-    static int(*real) parameters;                                                   \
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, #function);                       \
-    be_slow(#function);                                                             \
-    return real arguments;                                                          \
-  }                                                                                 \
+#define BEFORE(function, parameters, arguments)                                  \
+  __attribute__((noinline, noclone)) static int end_step_##function parameters { \
+    static int(*real) parameters;                                                \
+    if (!real) *(void**)&real = dlsym(RTLD_NEXT, #function);                     \
+    be_slow(#function);                                                          \
+    return real arguments;                                                       \
+  }                                                                              \
   int function parameters { return end_step_##function arguments; }
 
-BEFORE(MPI_Allreduce, (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+BEFORE(MPI_Allreduce, (const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
        (in, out, n, type, op, comm))
 BEFORE(MPI_Waitall, (int n, MPI_Request requests[], MPI_Status statuses[]), (n, requests, statuses))
 BEFORE(MPI_Sendrecv,
-       (const void *out, int out_n, MPI_Datatype out_type, int to, int out_tag, void *in, int in_n, MPI_Datatype in_type,
-        int from, int in_tag, MPI_Comm comm, MPI_Status *status),
+       (const void* out, int out_n, MPI_Datatype out_type, int to, int out_tag, void* in, int in_n,
+        MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status),
        (out, out_n, out_type, to, out_tag, in, in_n, in_type, from, in_tag, comm, status))
