@@ -13,7 +13,7 @@ struct Counters {
   std::int64_t run_ns = 0, queued_ns = 0;
   std::int64_t throttled_ns = 0;
   std::uint64_t major_faults = 0;
-  std::uint64_t written = 0;
+  std::uint64_t written = 0;  // bytes that go to a disk, now or later
 };
 Counters CountersOf(int pid, int tid);
 

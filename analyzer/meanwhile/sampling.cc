@@ -167,8 +167,9 @@ void ProcessSample::FollowChildren(MeanwhileSample* sample) {
   sample->words = fmt::format("{} of its {} worker processes {}", most->second, children.size(), most->first);
 }
 
-// Who is waited for, now: told by the black boxes of a node, which are only read. Of a rank the others wait if all
-// others that are seen here have entered a collective which it has not.
+// Who is waited for, now: told by the black boxes of a node, which are only read. The others wait for a rank if all
+// others that are seen here have entered a collective which it has not, or if all are in calls of MPI and it is in
+// none.
 
 class Waits {
  public:
@@ -189,6 +190,8 @@ class Waits {
     std::uint64_t entered() const;
     bool there() const;
   };
+  std::optional<std::uint64_t> ForMessages(std::uint32_t pid) const;
+
   struct Meeting {  // one communicator of a late process
     Member late;
     std::uint32_t pid = 0;
@@ -256,12 +259,29 @@ std::optional<std::uint64_t> Waits::For(std::uint32_t pid) const {
                                       [&](const Member& other) { return !other.there() || other.entered() > entered; });
     if (all_wait) return static_cast<std::uint64_t>(one.late.index) << kPositionBits | entered;
   }
-  return std::nullopt;
+  return ForMessages(pid);
+}
+
+// Its neighbours wait for its messages, theirs for theirs, until nobody else computes.
+std::optional<std::uint64_t> Waits::ForMessages(std::uint32_t pid) const {
+  constexpr std::uint64_t kMessages = std::uint64_t{1} << 63;
+  std::optional<std::uint64_t> wait;
+  for (const auto& box : boxes_) {
+    const bool is_late = box->header().identity.pid == pid;
+    if (!is_late && late_.contains(box->header().identity.pid)) continue;
+    reader::Call newest;
+    const std::uint64_t head = box->head();
+    if (head == 0 || !box->Read(head - 1, &newest) || !functions::IsMpi(newest.function)) return std::nullopt;
+    if (is_late == (newest.returned_ns == 0)) return std::nullopt;
+    if (is_late) wait = kMessages | head;
+  }
+  return boxes_.size() > 1 ? wait : std::nullopt;
 }
 
 constexpr int kLooksInAWait = 4;
-constexpr std::size_t kEnough = 16;    // samples: of four waits at least
-constexpr std::int64_t kShortest = 4;  // a wait of less than 1/kShortest of what was said is chance
+constexpr std::size_t kEnough = 16;              // samples: of four waits at least
+constexpr std::int64_t kShortest = 4;            // a wait of less than 1/kShortest of what was said is chance
+constexpr std::uint64_t kMuchWritten = 1 << 20;  // bytes, in one wait
 constexpr std::int64_t kRefreshEvery_ns = 500'000'000;
 constexpr std::int64_t kLeastPause_ns = 200'000, kMostPause_ns = 20'000'000;
 
@@ -340,7 +360,12 @@ class Subject {
     if (now_ns - began_ns_ < target_.late_ns / kShortest) return;
     ++waits_;
     result_.waited_ns += now_ns - began_ns_;
-    AddBetween(before_, CountersOf(target_.pid, tid_), &result_);
+    const Counters now = CountersOf(target_.pid, tid_);
+    AddBetween(before_, now, &result_);
+    // Copying what is written takes its processor's time: in which call a thread runs cannot be seen.
+    if (now.written >= before_.written + kMuchWritten)
+      for (reader::MeanwhileSample& sample : samples_)
+        if (sample.doing == Doing::kRunning) sample.doing = Doing::kCheckpoint;
     std::move(samples_.begin(), samples_.end(), std::back_inserter(result_.samples));
   }
 

@@ -69,8 +69,7 @@ void AddSteps(const diagnosis::StepTable& table, NodeState* state) {
   step.step_s = MedianOf(table, [](const StepPart& part) { return part.duration_ns; });
   step.compute_s = MedianOf(table, [](const StepPart& part) { return part.compute_ns(); });
   step.exposed_s = MedianOf(table, [](const StepPart& part) { return part.exposed_ns; });
-  step.wait_s = MedianOf(table, [](const StepPart& part) { return part.wait_ns; });
-  step.idle_s = MedianOf(table, [](const StepPart& part) { return part.idle_ns; });
+  step.wait_s = MedianOf(table, [](const StepPart& part) { return part.waiting_ns(); });
   state->step = step;
   for (std::size_t row = 0; row < table.ranks.size(); ++row)
     for (RankState& rank : state->ranks)

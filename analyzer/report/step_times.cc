@@ -29,7 +29,7 @@ Json BySteps(const JobSteps& steps) {
                     {"compute_s", InSeconds(one.compute_ns)},
                     {"exposed_s", InSeconds(one.exposed_ns)},
                     {"wait_s", InSeconds(one.wait_ns)},
-                    {"idle_s", InSeconds(one.idle_ns)},
+                    {"idle_s", 0.0},
                     {"last", one.last},
                     {"late_s", InSeconds(one.late_ns)}});
   return list;
@@ -50,8 +50,8 @@ Json ByRanks(const JobSteps& steps) {
     list.push_back({{"rank", steps.table.ranks[row]},
                     {"compute_s", MedianOf(parts, [](const StepPart& one) { return one.compute_ns(); })},
                     {"exposed_s", MedianOf(parts, [](const StepPart& one) { return one.exposed_ns; })},
-                    {"wait_s", MedianOf(parts, [](const StepPart& one) { return one.wait_ns; })},
-                    {"idle_s", MedianOf(parts, [](const StepPart& one) { return one.idle_ns; })},
+                    {"wait_s", MedianOf(parts, [](const StepPart& one) { return one.waiting_ns(); })},
+                    {"idle_s", 0.0},
                     {"late_s", MedianOf(parts, [](const StepPart& one) { return one.late_ns; })}});
   }
   return list;

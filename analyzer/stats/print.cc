@@ -24,7 +24,7 @@ std::optional<double> TimeOfOne(const StatsKey& key, const StatsSum& sum) {
     if (count == 0) return std::nullopt;
     return static_cast<double>(total) / static_cast<double>(count);
   };
-  return functions::IsMpi(key.function) ? mean(sum.total_ns, sum.durations.count())
+  return functions::IsMpi(key.function) ? mean(sum.under_way_ns, sum.durations.count())
                                         : mean(sum.transfer_ns, sum.transfers);
 }
 
@@ -90,6 +90,7 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
                {"CALLS", true},
                {"TIME", true},
                {"SHARE", true},
+               {"UNDER WAY", true},
                {"P50", true},
                {"P99", true},
                {"MAX", true},
@@ -105,16 +106,16 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
   for (std::size_t i = 0; i < rows.size() && (most == 0 || i < most); ++i) {
     const auto& [key, sum] = rows[i];
     const auto bandwidth = BandwidthIn(tally, key, *sum);
-    table.Add({by.site ? Printable(tally.sites()[key.site].text) : "",
-               by.op ? std::string(functions::OpName(key.function)) : "",
-               key.communicator == 0 ? "" : Printable(names.Short(key.communicator)), TypeOf(key.dtype),
-               by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
-               fmt::format("{}", sum->calls), time(sum->TotalNs()),
-               fmt::format("{:.1f} %", 100 * ShareOf(sum->TotalNs(), total)), time(DurationsOf(*sum).Quantile(0.5)),
-               time(DurationsOf(*sum).Quantile(0.99)), time(DurationsOf(*sum).most()), time(sum->wait_ns),
-               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->algbw_GBps) : "",
-               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : "", WayOf(*sum),
-               Printable(sum->payload.value_or(""))});
+    table.Add(
+        {by.site ? Printable(tally.sites()[key.site].text) : "",
+         by.op ? std::string(functions::OpName(key.function)) : "",
+         key.communicator == 0 ? "" : Printable(names.Short(key.communicator)), TypeOf(key.dtype),
+         by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "", fmt::format("{}", sum->calls),
+         time(sum->TotalNs()), fmt::format("{:.1f} %", 100 * ShareOf(sum->TotalNs(), total)), time(sum->under_way_ns),
+         time(DurationsOf(*sum).Quantile(0.5)), time(DurationsOf(*sum).Quantile(0.99)), time(DurationsOf(*sum).most()),
+         time(sum->wait_ns), bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->algbw_GBps) : "",
+         bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : "", WayOf(*sum),
+         Printable(sum->payload.value_or(""))});
   }
   std::string text = table.Text();
   if (most != 0 && rows.size() > most) text += fmt::format("... and {} more (--top 0 shows all)\n", rows.size() - most);
@@ -151,6 +152,7 @@ Json StatsJson(const Tally& tally, StatsBy by) {
         {"bytes", by.size ? Json(key.bytes) : Json(nullptr)},
         {"calls", sum->calls},
         {"total_us", Micro(sum->TotalNs())},
+        {"under_way_us", Micro(sum->under_way_ns)},
         {"p50_us", Micro(DurationsOf(*sum).Quantile(0.5))},
         {"p99_us", Micro(DurationsOf(*sum).Quantile(0.99))},
         {"max_us", Micro(DurationsOf(*sum).most())},

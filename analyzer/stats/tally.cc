@@ -38,7 +38,7 @@ bool Counts(const Call& call) {
   return info && info->family != Family::kGroup && (call.flags & format::kPolls) == 0;
 }
 
-// 0: it is not over.
+// 0: it is not over. A request is over once the program learns of it.
 std::int64_t OverNs(const Call& call) {
   const bool by_request = (call.flags & (format::kRequest | format::kForgotten)) == format::kRequest;
   return by_request ? call.completed_ns : call.returned_ns;
@@ -58,6 +58,15 @@ const Call* WaiterOf(const Piece& piece, const Call& call) {
   const auto found = std::lower_bound(piece.calls.begin(), piece.calls.end(), call.waiter - 1,
                                       [](const Call& one, std::uint64_t slot) { return one.slot < slot; });
   return found != piece.calls.end() && found->slot == call.waiter - 1 ? &*found : nullptr;
+}
+
+// Of the second record of an MPI_Sendrecv the first one; null: it is none, or the first one lies in another piece.
+const Call* FirstHalf(const Piece& piece, std::size_t at) {
+  const Call& call = piece.calls[at];
+  if (!diagnosis::IsSecondHalf(call)) return nullptr;
+  for (std::size_t i = at; i > 0 && piece.calls[i - 1].slot + 1 >= call.group; --i)
+    if (piece.calls[i - 1].slot + 1 == call.group) return &piece.calls[i - 1];
+  return nullptr;
 }
 
 }  // namespace
@@ -138,38 +147,50 @@ void Tally::Add(const Piece& piece, Known* known, int rank, std::size_t begin, s
   for (std::size_t i = begin; i < end; ++i) {
     const Call& call = piece.calls[i];
     if (!Counts(call)) continue;
+    const Call* const first_half = FirstHalf(piece, i);
+    const Call& described = first_half ? *first_half : call;
     const auto found = known->communicators.find({call.communicator, call.generation});
     const reader::Communicator* const on = found == known->communicators.end() ? nullptr : found->second;
     StatsKey key;
     if (by_.op) key.function = call.function;
-    if (by_.op) key.dtype = call.dtype;
-    if (by_.size) key.bytes = BytesOf(call);
+    if (by_.op) key.dtype = described.dtype;
+    if (by_.size) key.bytes = BytesOf(described);
     if (by_.communicator && on) key.communicator = on->id;
     if (by_.rank) key.rank = rank;
     if (by_.site) key.site = SiteIndexOf(piece, call.site, known);
     const std::size_t sum = SumOf(key);
-    ++calls_;
-    ++sums_[sum].calls;
-    ++of_rank.calls;
+    if (!first_half) {
+      ++calls_;
+      ++sums_[sum].calls;
+      ++of_rank.calls;
+    }
     of_rank.bytes += BytesOf(call);
     const bool timed = call.kernel.clock != format::KernelClock::kNone;
     if (timed) AddKernel(call.kernel, &sums_[sum]);
     if (!piece.payloads.empty()) AddPayload(piece.PayloadOf(call), &sums_[sum]);
+    if (!first_half && call.returned_ns != 0) {
+      const std::int64_t blocked_ns = std::max<std::int64_t>(0, call.returned_ns - call.entered_ns);
+      sums_[sum].total_ns += blocked_ns;
+      of_rank.total_ns += blocked_ns;
+    }
     const std::int64_t over_ns = OverNs(call);
     if (over_ns == 0) continue;
-    const std::int64_t took = std::max<std::int64_t>(0, over_ns - call.entered_ns);
-    sums_[sum].total_ns += took;
-    sums_[sum].durations.Add(took);
-    of_rank.total_ns += took;
+    if (!diagnosis::IsExchange(call.function) || diagnosis::IsSecondHalf(call)) {
+      const std::int64_t under_way_ns = std::max<std::int64_t>(0, over_ns - call.entered_ns);
+      sums_[sum].under_way_ns += under_way_ns;
+      sums_[sum].durations.Add(under_way_ns);
+    }
     const std::int64_t real = piece.realtime_minus_monotonic_ns;
     if (!on || on->size < 2) continue;
     const Call* const waiter = WaiterOf(piece, call);
     const std::int64_t waits_ns = WaitsForNobody(call) ? over_ns
                                   : waiter             ? std::max(call.entered_ns, waiter->entered_ns)
                                                        : call.entered_ns;
+    const std::uint64_t together = diagnosis::IsExchange(call.function) ? call.group
+                                   : waiter && waiter->count > 1        ? call.waiter
+                                                                        : 0;
     Meet(*on, call,
-         {call.entered_ns + real, over_ns + real, waits_ns + real, waiter && waiter->count > 1 ? call.waiter : 0,
-          timed ? call.kernel.ns : 0, rank, sum});
+         {call.entered_ns + real, over_ns + real, waits_ns + real, together, timed ? call.kernel.ns : 0, rank, sum});
   }
 }
 

@@ -49,9 +49,10 @@ struct StatsKey {
 
 struct StatsSum {
   std::uint64_t calls = 0;
-  std::int64_t total_ns = 0;
-  std::int64_t wait_ns = 0;  // of it, for ranks that came later
-  Durations durations;
+  std::int64_t total_ns = 0;      // that its callers were in it
+  std::int64_t under_way_ns = 0;  // from calls to their ends: of requests more, which overlap
+  std::int64_t wait_ns = 0;       // for ranks that came later
+  Durations durations;            // under way
   // Of NCCL's calls whose kernel was timed.
   Durations kernels;
   std::int64_t kernel_ns = 0;
@@ -114,7 +115,7 @@ class Tally {
     struct Side {
       std::int64_t entered_ns, over_ns;  // of the wall clock
       std::int64_t waits_ns;    // since when its caller waits: with a request, since the call that waits for it
-      std::uint64_t waiter;     // slot + 1 of that call if it waits for several requests, else 0
+      std::uint64_t waiter;     // slot + 1 of that call if it waits for several messages, else 0
       std::uint64_t kernel_ns;  // 0: not timed
       int rank;
       std::size_t sum;

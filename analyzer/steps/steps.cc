@@ -35,8 +35,7 @@ std::int64_t Median(const StepTable& table, std::size_t step, std::int64_t (*par
 std::int64_t Duration(const StepPart& part) { return part.duration_ns; }
 std::int64_t Compute(const StepPart& part) { return part.compute_ns(); }
 std::int64_t Exposed(const StepPart& part) { return part.exposed_ns; }
-std::int64_t Wait(const StepPart& part) { return part.wait_ns; }
-std::int64_t Idle(const StepPart& part) { return part.idle_ns; }
+std::int64_t Wait(const StepPart& part) { return part.waiting_ns(); }
 
 std::int64_t BeganNs(const JobSteps& steps, std::size_t step) {
   std::int64_t began = INT64_MAX;
@@ -109,7 +108,7 @@ std::vector<StepSummary> SummariesOf(const JobSteps& steps) {
     if (began == 0) continue;
     const auto [last, late] = Last(table, step);
     all.push_back({table.first + step, began, Median(table, step, Duration), Median(table, step, Compute),
-                   Median(table, step, Exposed), Median(table, step, Wait), Median(table, step, Idle), last, late});
+                   Median(table, step, Exposed), Median(table, step, Wait), last, late});
   }
   return all;
 }
@@ -134,8 +133,8 @@ Json StepsJson(const JobSteps& steps) {
                        {"duration_s", InSeconds(part.duration_ns)},
                        {"compute_s", InSeconds(part.compute_ns())},
                        {"exposed_s", InSeconds(part.exposed_ns)},
-                       {"wait_s", InSeconds(part.wait_ns)},
-                       {"idle_s", InSeconds(part.idle_ns)},
+                       {"wait_s", InSeconds(part.waiting_ns())},
+                       {"idle_s", 0.0},
                        {"late_s", InSeconds(part.late_ns)}});
     }
     const std::int64_t began = BeganNs(steps, step);
@@ -155,7 +154,6 @@ std::string StepsText(const JobSteps& steps, std::size_t most) {
               {"COMPUTE", true},
               {"EXPOSED", true},
               {"WAIT", true},
-              {"IDLE", true},
               {"LAST", true},
               {"LATE", true}});
   const std::vector<StepSummary> all = SummariesOf(steps);
@@ -163,7 +161,7 @@ std::string StepsText(const JobSteps& steps, std::size_t most) {
   for (const StepSummary& one : all) {
     if (one.number < table.first + first) continue;
     text.Add({fmt::format("{}", one.number), ClockText(absl::FromUnixNanos(one.began_ns)), Text(one.duration_ns),
-              Text(one.compute_ns), Text(one.exposed_ns), Text(one.wait_ns), Text(one.idle_ns),
+              Text(one.compute_ns), Text(one.exposed_ns), Text(one.wait_ns),
               one.last < 0 ? "-" : fmt::format("{}", one.last), one.last < 0 ? "-" : Text(one.late_ns)});
   }
   std::string out = text.Text();

@@ -39,7 +39,7 @@ absl::StatusOr<CallRanges> CallsOfSteps(const Recording& recording, StepRange ra
 struct StepSummary {
   std::uint64_t number = 0;
   std::int64_t began_ns = 0;  // CLOCK_REALTIME
-  std::int64_t duration_ns = 0, compute_ns = 0, exposed_ns = 0, wait_ns = 0, idle_ns = 0;
+  std::int64_t duration_ns = 0, compute_ns = 0, exposed_ns = 0, wait_ns = 0;
   int last = -1;  // the rank that was waited for; -1: none
   std::int64_t late_ns = 0;
 };

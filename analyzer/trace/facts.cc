@@ -63,8 +63,8 @@ const reader::Communicator* CommunicatorOf(const reader::BoxImage& box, const re
 }
 
 Standing StandingOf(const reader::Call& call, const reader::Communicator* communicator) {
+  if (IsRowOfTests(call)) return {State::kReturned};  // each of them has
   if (call.returned_ns == 0) return {State::kEntered, true};
-  if (IsRowOfTests(call)) return {State::kReturned};
   if (HasResult(call) && call.result != kSuccess && call.result != kInProgress) return {State::kFailed};
   if (!(call.flags & format::kMarked) || !communicator) return {State::kReturned};
   if (communicator->Finished(call.ticket)) return {State::kFinished};
@@ -81,13 +81,15 @@ Facts FactsOf(const reader::BoxImage& box, const reader::Communicator* communica
   Facts facts{.box = box, .call = call, .communicator = communicator};
   const std::int64_t real = box.realtime_minus_monotonic_ns;
   facts.time_ns = call.entered_ns + real;
-  if (call.returned_ns != 0) facts.returned_ns = call.returned_ns + real;
+  // The last one of a row of tests has told when it was made.
+  const std::int64_t returned_ns = IsRowOfTests(call) ? call.completed_ns : call.returned_ns;
+  if (returned_ns != 0) facts.returned_ns = returned_ns + real;
   facts.rank = box.rank >= 0 || !communicator ? box.rank : static_cast<int>(communicator->rank);
   SetArguments(&facts);
   facts.payload = box.PayloadOf(call);
   facts.standing = StandingOf(call, communicator);
   facts.has_result = HasResult(call);
-  const std::int64_t until = facts.standing.pending ? now_ns : call.returned_ns;
+  const std::int64_t until = facts.standing.pending ? now_ns : returned_ns;
   facts.duration_ns = std::max<std::int64_t>(0, until - call.entered_ns);
   return facts;
 }

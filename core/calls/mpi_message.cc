@@ -6,12 +6,6 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-// The two records of an exchange bear its function; the send comes first.
-bool IsExchange(Function function) {
-  return function == Function::MPI_Sendrecv || function == Function::MPI_Sendrecv_replace ||
-         function == Function::MPI_Isendrecv || function == Function::MPI_Isendrecv_replace;
-}
-
 bool ReceivesAlone(Function function) {
   switch (function) {
     case Function::MPI_Recv:
@@ -25,6 +19,12 @@ bool ReceivesAlone(Function function) {
 
 }  // namespace
 
+bool IsExchange(Function function) {
+  const Function small = functions::WithSmallCounts(function);
+  return small == Function::MPI_Sendrecv || small == Function::MPI_Sendrecv_replace ||
+         small == Function::MPI_Isendrecv || small == Function::MPI_Isendrecv_replace;
+}
+
 bool IsSend(const Call& call) {
   if (!functions::IsMpi(call.function) || !functions::IsMessage(call.function)) return false;
   const Function function = functions::WithSmallCounts(call.function);
@@ -34,8 +34,10 @@ bool IsSend(const Call& call) {
 bool IsReceive(const Call& call) {
   if (!functions::IsMpi(call.function) || !functions::IsMessage(call.function)) return false;
   // The first record of an exchange, read before it was joined with the second, is neither.
-  return !IsSend(call) && !(call.group == 0 && IsExchange(functions::WithSmallCounts(call.function)));
+  return !IsSend(call) && !(call.group == 0 && IsExchange(call.function));
 }
+
+bool IsSecondHalf(const Call& call) { return IsExchange(call.function) && call.group != 0 && !IsSend(call); }
 
 bool IsMatched(Function function) {
   return functions::WithSmallCounts(function) == Function::MPI_Mrecv ||

@@ -7,6 +7,9 @@
 
 namespace ncclwatch::diagnosis {
 
+// MPI_Sendrecv and its like: two records of this function, the send first, joined by their group.
+bool IsExchange(functions::Function function);
+bool IsSecondHalf(const reader::Call& call);   // ... of which this is the receive
 bool IsSend(const reader::Call& call);         // of MPI
 bool IsReceive(const reader::Call& call);      // of MPI
 bool IsMatched(functions::Function function);  // a receive of a message that a probe has taken before

@@ -51,7 +51,7 @@ class StepWriter {
 
   void Write(const ReportedStep& step, Writer* to) {
     to->Number(step.number - number_).Number(Units(step.began_ns) - Units(began_ns_));
-    to->Number(Units(step.duration_ns)).Number(Units(step.exposed_ns)).Number(Units(step.idle_ns));
+    to->Number(Units(step.duration_ns)).Number(Units(step.exposed_ns)).Number(Units(step.message_ns));
     to->Number(step.arrivals.size());
     for (const ReportedArrival& one : step.arrivals) {
       to->Number(one.kind).Signed(static_cast<std::int64_t>(one.position - positions_[one.kind]));
@@ -80,7 +80,7 @@ class StepReader {
     step.began_ns = from->ok() ? Ns(began_) : 0;
     step.duration_ns = Ns(from->NumberUpTo(Units(kMostNs)));
     step.exposed_ns = Ns(from->NumberUpTo(Units(kMostNs)));
-    step.idle_ns = Ns(from->NumberUpTo(Units(kMostNs)));
+    step.message_ns = Ns(from->NumberUpTo(Units(kMostNs)));
     for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostArrivals); left > 0 && from->ok(); --left) {
       ReportedArrival one;
       one.kind = from->NumberAs<std::uint16_t>();

@@ -98,7 +98,7 @@ double IdleOf(const StepTable& table, std::size_t row) {
   double time = 0, idle = 0, kernels = 0, timed = 0, collectives = 0;
   for (const StepPart& part : table.parts[row]) {
     time += static_cast<double>(part.duration_ns);
-    idle += static_cast<double>(part.idle_ns);
+    idle += static_cast<double>(part.message_ns);
     if (part.exposed_ns > 0) idle += static_cast<double>(part.wait_ns);  // of blocking calls
     kernels += static_cast<double>(part.kernel_wait_ns);
     timed += part.timed;

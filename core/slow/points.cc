@@ -37,7 +37,7 @@ Points PointsOfOwnTime(const StepTable& table) {
   bool blocks = false, collectives_tell = false;
   for (const auto& row : table.parts)
     for (const StepPart& part : row) {
-      blocks = blocks || part.idle_ns > 0;
+      blocks = blocks || part.message_ns > 0;
       collectives_tell = collectives_tell || part.late_ns != 0 || part.kernel_late_ns != 0;
     }
   if (!blocks || collectives_tell) return {};

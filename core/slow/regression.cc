@@ -53,7 +53,7 @@ StepLevels LevelsOf(const StepTable& table) {
           LevelOf(table, [](const StepPart& part) { return part.compute_ns(); }),
           LevelOf(table, [](const StepPart& part) { return part.exposed_ns; }),
           LevelOf(table, [](const StepPart& part) { return part.wait_ns; }),
-          LevelOf(table, [](const StepPart& part) { return part.idle_ns; })};
+          LevelOf(table, [](const StepPart& part) { return part.message_ns; })};
 }
 
 // How long the data of a rank's calls take in a step, of the rank with the most; none: no call's data were timed.

@@ -73,7 +73,7 @@ void AddEvidence(const StepTable& table, const Straggler& found, const std::vect
         fmt::format("NCCL's kernels on {} run for less time than those of the same calls elsewhere, which wait for it",
                     Ranks(ranks)));
   } else if (!found.by_messages || !found.now_and_then) {
-    const auto waiting = found.by_messages ? &StepPart::idle_ns : &StepPart::wait_ns;
+    const auto waiting = found.by_messages ? &StepPart::message_ns : &StepPart::wait_ns;
     finding->evidence.push_back(fmt::format(
         "in a step {} waits {} for others; each of the others waits {}, for whoever is last (medians of {} steps)",
         Ranks(ranks), median(true, waiting), median(false, waiting), table.steps() - found.from));

@@ -59,7 +59,7 @@ class RowFiller {
     part.began_ns = process_.At(step.began_ns);
     part.duration_ns = step.duration_ns;
     part.exposed_ns = step.exposed_ns;
-    part.idle_ns = step.idle_ns;
+    part.message_ns = step.message_ns;
     for (const ReportedArrival& reported : step.arrivals) {
       if (reported.kind >= entries_.size() || entries_[reported.kind] == nullptr) continue;
       const ReportedKind& kind = facts_.kinds[reported.kind];

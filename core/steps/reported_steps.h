@@ -55,7 +55,7 @@ inline constexpr std::uint32_t kMostUnits = UINT32_MAX - 1;
 struct ReportedStep {
   std::uint64_t number = 0;
   std::int64_t began_ns = 0;  // CLOCK_MONOTONIC of its node
-  std::int64_t duration_ns = 0, exposed_ns = 0, idle_ns = 0;
+  std::int64_t duration_ns = 0, exposed_ns = 0, message_ns = 0;
   std::vector<ReportedArrival> arrivals;
 };
 

@@ -165,7 +165,7 @@ void StepFollower::See(const Call& call) {
   if (IsMessage(call)) return SeeMessage(call);
   const functions::FunctionInfo* const info = functions::Find(call.function);
   const bool waits = info && (info->family == Family::kCompletion || info->family == Family::kProbe);
-  if (waits && Blocks(call)) step_.idle_ns += InsideNs(call);
+  if (waits && Blocks(call)) step_.message_ns += InsideNs(call);
 }
 
 void StepFollower::SeeCollective(const Call& call) {
@@ -182,7 +182,7 @@ void StepFollower::SeeCollective(const Call& call) {
 }
 
 void StepFollower::SeeMessage(const Call& call) {
-  if (Blocks(call)) step_.idle_ns += InsideNs(call);
+  if (Blocks(call)) step_.message_ns += InsideNs(call);
   if (call.root < 0) return;
   AddPeer(call);
   if (functions::IsMpi(call.function)) return;

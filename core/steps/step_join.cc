@@ -45,7 +45,7 @@ std::int64_t TransferNs(const std::vector<Arrival>& arrivals) {
 // The parts add up to the step.
 void FitInto(StepPart& part) {
   std::int64_t left = part.duration_ns;
-  for (std::int64_t* const one : {&part.wait_ns, &part.exposed_ns, &part.idle_ns}) {
+  for (std::int64_t* const one : {&part.wait_ns, &part.exposed_ns, &part.message_ns}) {
     *one = std::clamp<std::int64_t>(*one, 0, left);
     left -= *one;
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/calls/mpi_message.h"
 #include "core/steps/step_table.h"
 #include "core/view/view.h"
 #include "ncclwatch/format/fingerprint.h"
@@ -32,9 +33,10 @@ struct Arrival {
   std::uint32_t alike = 1;  // the last of those, with this function and size
 };
 
-// Of MPI: its caller waits in it. Of what has returned.
+// Of MPI: its caller waits in it. Of what has returned; of the two records of an MPI_Sendrecv the first one.
 inline bool Blocks(const reader::Call& call) {
-  return functions::IsMpi(call.function) && call.returned_ns != 0 && (call.flags & format::kRequest) == 0;
+  return functions::IsMpi(call.function) && call.returned_ns != 0 && (call.flags & format::kRequest) == 0 &&
+         !IsSecondHalf(call);
 }
 inline std::int64_t InsideNs(const reader::Call& call) {
   return call.returned_ns > call.entered_ns ? call.returned_ns - call.entered_ns : 0;

@@ -137,7 +137,7 @@ class TableMaker {
     StepPart& part = join_.part(row, step);
     const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
     if (IsMessage(call)) {
-      if (Blocks(call)) part.idle_ns += InsideNs(call);
+      if (Blocks(call)) part.message_ns += InsideNs(call);
       const int peer = comm && call.root >= 0 ? view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)) : -1;
       AddUnit(counter_.Add(call, row, step, join_.RowOf(peer)));
       if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
@@ -189,7 +189,7 @@ class TableMaker {
              (parts[step].duration_ns == 0 || at_ns >= parts[step].began_ns + parts[step].duration_ns))
         ++step;
       if (step == parts.size()) return;
-      if (at_ns >= parts[step].began_ns) parts[step].idle_ns += InsideNs(call);
+      if (at_ns >= parts[step].began_ns) parts[step].message_ns += InsideNs(call);
     }
   }
 

@@ -67,7 +67,7 @@ struct StepPart {
   std::int64_t duration_ns = 0;                // to the beginning of the next step; 0: the rank has none of that number
   std::int64_t exposed_ns = 0;                 // in calls that move data, all being there
   std::int64_t wait_ns = 0;                    // for others
-  std::int64_t idle_ns = 0;                    // in other blocking calls: for messages, requests and probes
+  std::int64_t message_ns = 0;                 // in blocking calls for messages, requests and probes
   // How much later than the middle of the members it came to collectives; negative: earlier. Calls that enqueue alone
   // are late once in a step, however many follow one another.
   std::int64_t late_ns = 0;
@@ -76,7 +76,8 @@ struct StepPart {
   std::int64_t kernel_wait_ns = 0;  // that they waited for others
   std::uint32_t collectives = 0, timed = 0;
   std::uint64_t bytes = 0;  // that its calls pass
-  std::int64_t compute_ns() const { return duration_ns - exposed_ns - wait_ns - idle_ns; }
+  std::int64_t waiting_ns() const { return wait_ns + message_ns; }
+  std::int64_t compute_ns() const { return duration_ns - exposed_ns - wait_ns - message_ns; }
 };
 
 // One communicator: how late its members came to its collectives alone.

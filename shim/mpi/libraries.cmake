@@ -38,6 +38,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/requests/completion.cc
     mpi/objects/datatypes.cc
     mpi/core/error_handlers.cc
+    mpi/core/fortran_site.cc
     mpi/wrappers/fatal_mpich.cc
     mpi/communicators/files.cc
     mpi/wrappers/finalize_report.cc

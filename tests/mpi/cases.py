@@ -38,6 +38,10 @@ def partner(n):
     return odd(n) - 1
 
 
+def partner_alone(n):
+    return culprits([partner(n)])
+
+
 def odd_alone(n):
     return culprits([odd(n)])
 
@@ -267,6 +271,8 @@ MESSAGES = [
     message("target", three, ranks=(3, 4, 7)),
     message("probe"),
     message("sendrecv_alone", least="likely"),
+    message("send_left_out", partner_alone, ("point_to_point_mismatch",), least="likely", most="likely"),
+    message("receive_too_often", odd_alone, ("point_to_point_mismatch",), least="likely", most="likely"),
     message("truncation", kinds=("point_to_point_mismatch",), alone=FAILS),
     message("signature", kinds=("point_to_point_mismatch",), alone=ENDS),
     message("signature_of_pairs", kinds=("point_to_point_mismatch",), alone=ENDS),

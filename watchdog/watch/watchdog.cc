@@ -216,7 +216,7 @@ void Watchdog::State::Wait() {
 void Watchdog::State::UpdateOnceMore() {
   if (reader::guard::Lost(own_guard)) return;
   try {
-    call_sites.Update();
+    call_sites.Update(CallSites::kAtTheEnd);
     logged_events.Update();
   } catch (const std::exception& error) {
     log::Debug("the last calls were not looked at: {}", error.what());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/model/text.h"
+#include "core/rules/mpi/odd_round.h"
 #include "core/rules/rules.h"
 #include "core/waits/mpi_near_miss.h"
 #include "core/waits/mpi_proofs.h"
@@ -139,6 +140,36 @@ Finding ExplainTwoOperations(const View& view, const WaitGraph& graph, const Two
   return finding;
 }
 
+Finding ExplainOddRound(const View& view, const WaitGraph& graph, const OddRound& odd, std::int64_t began) {
+  const Wait& wait = *odd.wait;
+  const CommView& comm = view.comms[wait.comm];
+  const std::string receiver = Ranks({view.nodes[wait.waiter].rank}), sender = Ranks({view.nodes[wait.other].rank});
+  Finding finding;
+  finding.kind = Kind::kPointToPointMismatch;
+  Fill(view, graph, {odd.is_missing ? wait.other : wait.waiter}, began, &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.calls = {DescribeCall(view, comm, comm.members[wait.member], wait.position, wait.call)};
+  const std::string rounds = "between two collectives of " + CommText(*odd.rounds_of) + ", ";
+  if (odd.is_missing) {
+    finding.summary =
+        fmt::format("{} waits for a message that {} has not sent: a send is missing.", Capital(receiver), sender);
+    finding.evidence.push_back(fmt::format("{}{} has always sent {} messages with tag {} to {}, and this time {}",
+                                           rounds, sender, odd.usual, wait.call->tag, receiver, odd.now));
+  } else {
+    finding.summary = fmt::format("{} waits for a message that {} does not send: it receives once too often.",
+                                  Capital(receiver), sender);
+    finding.evidence.push_back(fmt::format("{}{} has always received {} messages with tag {} from {}, and this time {}",
+                                           rounds, receiver, odd.usual, wait.call->tag, sender, odd.now));
+  }
+  finding.evidence.push_back(receiver + ": " + MessageText(comm, *wait.call));
+  finding.evidence.push_back(sender + ": " + WhereText(view, view.nodes[wait.other]));
+  finding.next_steps = {
+      fmt::format("look for what has made {} {} this time: a condition around the call, or a wrong "
+                  "partner or tag",
+                  odd.is_missing ? sender : receiver, odd.is_missing ? "leave out the send" : "receive once more")};
+  return finding;
+}
+
 // "rank 2", "any of ranks 0,2": of those of one choice each would do.
 std::string WhomText(const WaitGraph& graph, const Wait& wait) {
   if (wait.choice < 0) return Ranks({wait.other_rank});
@@ -209,7 +240,10 @@ std::vector<Finding> FindDeadlocksOfMpi(const Facts& facts) {
   const std::optional<NearMissMessage> passed = FindNearMissMessage(view, channels, graph, cycle);
   if (passed && !SaysWhose(*passed->receive)) certainty = std::min(*certainty, Certainty::kLikely);
   const std::optional<TwoOperations> two = FindTwoOperations(view, graph, cycle);
+  const std::optional<OddRound> odd = FindOddRound(view, cycle);
+  if (odd) certainty = std::min(*certainty, Certainty::kLikely);
   Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest)
+                    : odd  ? ExplainOddRound(view, graph, *odd, latest)
                     : two  ? ExplainTwoOperations(view, graph, *two, latest)
                            : ExplainCycle(view, graph, cycle,
                                           ChoosersBehind(graph, cycle, {deadlocked.begin(), deadlocked.end()}), latest);

@@ -11,6 +11,7 @@
 #include "shim/base/put.h"
 #include "shim/mpi/communicators/communicators.h"
 #include "shim/mpi/core/call.h"
+#include "shim/mpi/core/fortran_site.h"
 #include "shim/mpi/core/misuse.h"
 #include "shim/mpi/core/phase.h"
 #include "shim/mpi/core/real.h"
@@ -28,6 +29,11 @@ struct Here {
   std::uintptr_t frame;
   Name name;
 };
+
+// Of the call as a record has it.
+inline std::uint64_t SiteOf(const Here& here) {
+  return here.name == Name::kPlain ? here.site : BehindFortran({here.frame, here.site});
+}
 
 // A call from inside MPI, or from a tool that serves a call in progress on this thread.
 inline bool IsInner(const Thread& thread, const Here& here) {
@@ -104,7 +110,7 @@ struct Hook<function, Shape, int(P...)> {
     Put(thread.frame, here.frame);
     Put(thread.site, here.site);
     Put(thread.function, static_cast<std::uint32_t>(function));
-    Call call(*box, thread, function, here.site);
+    Call call(*box, thread, function, SiteOf(here));
     NoteCaller(thread, call);
     const int result = Shape::template Intercept<function>(call, real, arguments...);
     if (freed_requests.load(std::memory_order_relaxed) != 0) [[unlikely]]

@@ -78,6 +78,21 @@ static void sendrecv_alone(void) {
                MPI_STATUS_IGNORE);
 }
 
+// Six rounds of three messages from `partner` to `odd` and a collective; in the last one some are sent or received.
+static void rounds(int sends, int receives) {
+  int own = 1, all = 0;
+  for (int round = 0; round < 6; ++round) {
+    const int last = round == 5;
+    if (last && rank == (sends < 3 ? partner : odd)) planted();
+    for (int i = 0; rank == partner && i < (last ? sends : 3); ++i) MPI_Send(small_out, kCount, MPI_INT, odd, 71, ring);
+    for (int i = 0; rank == odd && i < (last ? receives : 3); ++i) receive(partner, 71, ring);
+    MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_SUM, ring);
+  }
+}
+
+static void send_left_out(void) { rounds(2, 3); }
+static void receive_too_often(void) { rounds(3, 4); }
+
 // ---- between two groups: a rank of `half` is its rank in the world halved -------------------------------------------
 
 static MPI_Comm between(void) {
@@ -258,6 +273,8 @@ int main(int argc, char** argv) {
       {"target", target},
       {"probe", probe},
       {"sendrecv_alone", sendrecv_alone},
+      {"send_left_out", send_left_out},
+      {"receive_too_often", receive_too_often},
       {"truncation", truncation},
       {"signature", signature},
       {"signature_of_pairs", signature_of_pairs},

@@ -135,7 +135,7 @@ StepTable Halo(const Plan& plan, unsigned seed) {
       StepPart& part = table.parts[rank][step - 1];
       part.began_ns = before[rank];
       part.duration_ns = called[rank] - before[rank];
-      part.idle_ns = ended[rank] - before[rank];
+      part.message_ns = ended[rank] - before[rank];
     }
   }
   return table;

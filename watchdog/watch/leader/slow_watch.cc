@@ -46,6 +46,13 @@ double StepOf(const diagnosis::Finding& straggler) {
   return straggler.effect ? straggler.effect->after.value_or(0) : 0;
 }
 
+// From one late step to the next, as far as it is known.
+double ApartOf(const diagnosis::Finding& straggler) {
+  const double share = straggler.share_lost.value_or(0);
+  return share > 0 ? std::max(StepOf(straggler), static_cast<double>(straggler.late_ns) / 1e9 / share)
+                   : StepOf(straggler);
+}
+
 // Of the culprits those that live here. What the hub has said does not tell how late they are in a step.
 std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, const NodeProcesses& group_wait,
                                        const format::Identity& own) {
@@ -153,7 +160,7 @@ void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, const 
 void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
                            const std::vector<diagnosis::Finding>& findings) {
   constexpr std::int64_t kLookAgain_ns = 10'000'000'000;
-  constexpr double kSteps = 24;
+  constexpr double kLateSteps = 24;
   constexpr std::int64_t kLeast_ms = 5'000, kMost_ms = 60'000;
   const auto straggler = std::find_if(findings.begin(), findings.end(), IsStraggler);
   if (straggler == findings.end() || meanwhile_.Busy() || straggler->culprits == looked_at_) return;
@@ -162,7 +169,7 @@ void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
   if (targets.empty()) return;
   looked_at_ = straggler->culprits;
   looked_ns_ = now_ns;
-  const double steps_ms = 1e3 * kSteps * StepOf(*straggler);
+  const double steps_ms = 1e3 * kLateSteps * ApartOf(*straggler);
   meanwhile_.Begin(std::move(targets), std::clamp(static_cast<std::int64_t>(steps_ms), kLeast_ms, kMost_ms));
 }
 

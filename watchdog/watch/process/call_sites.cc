@@ -14,7 +14,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::uint64_t kMostRecords = 512;  // looked at each time; a call site that matters comes back
 constexpr std::size_t kMostMaps = 16 << 20;
 constexpr std::uint64_t kLowestPie = 0x10000000;  // a program below it was linked to its addresses
 
@@ -78,12 +77,13 @@ void CallSites::ReportTrouble() {
   log::Warn("Python's frames cannot be read: calls keep their native call sites");
 }
 
-void CallSites::Update() {
+void CallSites::Update(std::uint64_t most) {
   ReportTrouble();
   const std::uint64_t head = own_->head.load(std::memory_order_acquire);
+  if (most == kAtTheEnd) looked_at_ = 0;  // what a busy loop has hidden
   if (head == looked_at_ || used_ == format::kCallSites || own_->ring.count == 0) return;
   const auto* ring = reinterpret_cast<const format::Record*>(reinterpret_cast<const char*>(own_) + own_->ring.offset);
-  std::uint64_t slot = head - std::min({head - looked_at_, kMostRecords, std::uint64_t{own_->ring.count}});
+  std::uint64_t slot = head - std::min({head - looked_at_, most, std::uint64_t{own_->ring.count}});
   for (; slot < head && used_ < format::kCallSites; ++slot) {
     const format::Record& record = ring[slot % own_->ring.count];
     if (record.commit.load(std::memory_order_acquire) != slot + 1) continue;

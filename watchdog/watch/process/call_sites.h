@@ -11,8 +11,10 @@ namespace ncclwatch::watch {
 class CallSites {
  public:
   explicit CallSites(format::Header* own) : own_(own) {}
-  // Looks at the newest records since the last time. Reads the memory map only if one has an unknown call site.
-  void Update();
+  // Looks at the newest records since the last time, at most so many. Reads the memory map only if one has an unknown
+  // call site.
+  static constexpr std::uint64_t kNow = 2048, kAtTheEnd = UINT64_MAX;
+  void Update(std::uint64_t most = kNow);
 
  private:
   bool Known(std::uint64_t address) const;
