@@ -10,7 +10,8 @@ def messages(sandbox, took_us):
     for _ in range(100):
         for size, us in took_us.items():
             at += 1000 * US
-            job.message(0, "Send", 1, at, at + 300, size)
+            # A large one ends with its receive.
+            job.message(0, "Send", 1, at, at + (int(us * US) if size > 4096 else 300), size)
             job.message(1, "Recv", 0, at - 500 * US, at + int(us * US), size)
     return job
 
@@ -23,7 +24,7 @@ def costs_of_exact_times(sandbox):
     check(abs(costs["latency_ns"] + 2 * costs["overhead_ns"] - 5000) < 50, f"latency: {costs}")
     check(abs(costs["byte_ns"] - 0.5) < 0.01, f"bandwidth: {costs}")
     check_equal((fit["why_bad"], fit["late_share"], fit["waits"]), (None, 0, 400), f"{fit}")
-    check(abs(fit["error"]) < 0.01, f"on calls that it has not seen: {fit}")
+    check(abs(fit["error"]) < 0.02, f"on calls that it has not seen: {fit}")
 
 
 @case
@@ -35,13 +36,13 @@ def costs_that_cannot_be(sandbox):
 @case
 def late_processes_are_no_latency(sandbox):
     """To and fro; each third receive ends 4 ms late. That is no latency, and the model has it all the same."""
-    job, at = Made(sandbox, 2), 1000 * US
+    job, at, sent = Made(sandbox, 2), 1000 * US, [0, 0]
     for number in range(1500):
         rank = number % 2
         ends = at + 5 * US + (4000 * US if number % 3 == 0 else 0)
         job.message(rank, "Send", 1 - rank, at, at + 300, 8)
-        job.message(1 - rank, "Recv", rank, at - 100 * US, ends, 8)
-        at = ends + 200 * US
+        job.message(1 - rank, "Recv", rank, sent[1 - rank] + 1 * US, ends, 8)
+        sent[rank], at = at, ends + 200 * US
     told = job.json("replay", "--fit", "self")
     costs, fit = told["costs"], told["fit"]
     check(costs["latency_ns"] + 2 * costs["overhead_ns"] < 5100, f"latency: {costs}")
