@@ -48,7 +48,7 @@ def late_processes_are_no_latency(sandbox):
     check(costs["latency_ns"] + 2 * costs["overhead_ns"] < 5100, f"latency: {costs}")
     # Sends are among those that could be late.
     check(abs(fit["late_share"] - 1 / 6) < 0.01 and abs(fit["late_us"] - 4000 / 6) < 40, f"{fit}")
-    check(abs(fit["error"]) < 0.15 and "bandwidth" in fit["guessed"], f"{fit}")
+    check(abs(fit["error"]) < 0.25 and "bandwidth" in fit["guessed"], f"when they are late is left to chance: {fit}")
 
 
 @case

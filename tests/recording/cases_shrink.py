@@ -117,7 +117,7 @@ def time_limit_of_the_search(sandbox):
     scratch, recording = recorded_in(sandbox, [*launch(), path])
     program = os.path.join(scratch, "repro")
     plain = sandbox.environment(preload=False, extra={"TMPDIR": scratch, "PATH": "/nowhere"})  # no compiler: it is not run
-    done = sandbox.run([sandbox.build.command, "replay", recording, "--shrink", "-o", program, "--json", "--time-limit", "1us"], plain)
+    done = sandbox.run([sandbox.build.command, "replay", recording, "--shrink", "-o", program, "--json", "--time-limit", "1ms"], plain)
     told = json.loads(done.out)
     check_equal((told["ended_early"], told["kind"], told["culprits"]), (True, "order_mismatch", [2]), f"{told}")
     check(told["calls"] == told["calls_before"] and os.path.exists(told["program"]), f"{told}")
