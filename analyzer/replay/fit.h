@@ -20,9 +20,9 @@ inline constexpr int kBothParts = -1;
 struct Fit {
   simulation::Costs costs;
   std::uint64_t waits = 0;
-  double late_share = 0;    // of those that ended much later than the network explains
-  double late_ns = 0;       // the mean of what it does not explain
-  std::string guessed;      // costs for which the recording has no samples
+  double late_share = 0;  // of those that ended much later than the network explains
+  double late_ns = 0;     // the mean of what it does not explain
+  std::string guessed;    // costs for which the recording has no samples
 };
 
 // Not found: no call of MPI that tells. Failed precondition: what fits cannot be, with the reason.
