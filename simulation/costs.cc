@@ -14,7 +14,10 @@ int TreeSteps(int ranks) {
   return std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(ranks - 1, 0)))));
 }
 
-std::int64_t Costs::Rounded(double ns) { return std::max<std::int64_t>(1, std::llround(ns)); }
+std::int64_t Costs::Rounded(double ns) {
+  constexpr double kDay = 86'400e9;  // of an amount that nobody can move
+  return std::max<std::int64_t>(1, std::llround(std::min(ns, kDay)));
+}
 
 // Trees of log2(n) steps for latency; each byte passes as often as a good algorithm lets it (Thakur et al., 2005).
 std::int64_t Costs::Collective(const Op& op, int ranks, double stretch) const {
@@ -38,7 +41,7 @@ std::int64_t Costs::Collective(const Op& op, int ranks, double stretch) const {
 }
 
 std::int64_t Costs::NcclMessage(std::uint64_t bytes, double stretch) const {
-  return static_cast<std::int64_t>(gpu_latency_ns + static_cast<double>(bytes) * gpu_byte_ns * stretch);
+  return Rounded(gpu_latency_ns + static_cast<double>(bytes) * gpu_byte_ns * stretch);
 }
 
 std::int64_t Costs::MpiMessage(std::uint64_t bytes, double stretch) const {

@@ -276,6 +276,7 @@ void World::ArriveMessage(int k, const Task& task) {
   const int own = static_cast<int>(Of(kernel.rank).comms[static_cast<std::size_t>(kernel.comm)].rank);
   const bool sends = task.op.function == Function::ncclSend;
   const int from = sends ? own : task.op.root, to = sends ? task.op.root : own;
+  if (task.op.root < 0 || task.op.root >= CommAt(task.op.comm).size()) return;  // nobody answers
   const std::uint64_t key = static_cast<std::uint64_t>(task.op.comm) << 40 | static_cast<std::uint64_t>(from) << 20 |
                             static_cast<std::uint64_t>(to);
   Pair& pair = pairs_[key];

@@ -69,6 +69,7 @@ void World::Await(int r, const Op& op) {
   RankState& rank = Of(r);
   const auto found = rank.begun.find(op.count);
   if (found == rank.begun.end()) return;
+  rank.awaits = true;
   if (found->second.kernel >= 0) {
     rank.state = RankState::State::kWaiting;
     rank.waits_for = found->second.kernel;
@@ -78,6 +79,16 @@ void World::Await(int r, const Op& op) {
   rank.now = std::max(rank.now, found->second.finish);
   rank.records[op.count].completed = rank.now;
   rank.begun.erase(found);
+}
+
+void World::Leave(int r, const Op& op) {
+  RankState& rank = Of(r);
+  const std::vector<std::int64_t>& late_ns = workload_.costs->late_ns;
+  if (std::exchange(rank.awaits, false) && !late_ns.empty()) {
+    const double unit = chance_.Unit(0x1a7e, static_cast<std::uint64_t>(r), ++rank.rolls);
+    rank.now += late_ns[static_cast<std::size_t>(unit * static_cast<double>(late_ns.size()))];
+  }
+  rank.records[op.count].returned = rank.now;
 }
 
 void World::ArriveMpiMessage(int k, const Task& task) {

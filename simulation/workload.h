@@ -2,6 +2,7 @@
 // behave. Whoever has a job to simulate derives from Workload: a generator of jobs, or a recording.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,7 +15,14 @@ namespace ncclwatch::simulation {
 using functions::Function;
 
 inline constexpr std::int64_t kNever = INT64_MAX;
+// No recording of this length exists, however often instants are added up.
+inline constexpr std::int64_t kLongest = kNever / 4;
 inline constexpr std::int64_t kMicro = 1'000, kMilli = 1'000'000, kSecond = 1'000'000'000;
+
+// Of a recording that lies about its times, too.
+constexpr std::int64_t Later(std::int64_t at, std::int64_t ns) {
+  return std::min(at, kLongest) + std::min(ns, kLongest);
+}
 
 // Streams of a rank: its computation, and what frameworks use for communication beside it.
 inline constexpr std::uint8_t kCompute = 0, kAside = 1, kPipe = 2;
@@ -80,8 +88,10 @@ struct Costs {
   double latency_ns = 1'000;
   double overhead_ns = 300;
   double byte_ns = 0.1;
-  double step_ns = 1'600;         // of a step of MPI's trees
-  std::uint64_t eager = 4096;     // sends up to so many bytes end before they are received
+  double step_ns = 1'600;      // of a step of MPI's trees
+  std::uint64_t eager = 4096;  // sends up to so many bytes end before they are received
+  // How much later than it could a call of MPI that may wait ends: quantiles, drawn from at random; empty: not later.
+  std::vector<std::int64_t> late_ns;
   double gpu_latency_ns = 8'000;  // of NCCL: of each step of a ring or tree
   double gpu_byte_ns = 0.01;
 
@@ -128,7 +138,7 @@ class Workload {
 
   // How many records it will have, if that is known.
   virtual std::size_t Calls(int /*rank*/) const { return 0; }
-  // Communicators that the rank need not make.
+  // Communicators that the rank need not make. It calls only on those, and on what it has made.
   virtual std::vector<int> Has(int /*rank*/) const { return {}; }
 
   // How many times longer a byte takes between two job ranks, or, from < 0, in a collective.

@@ -78,7 +78,7 @@ void World::RunHost(int r) {
       return;
     } else {
       Op& op = rank.ops[rank.next++];
-      rank.now += std::exchange(op.before_ns, 0);  // once, however often it is tried
+      rank.now = Later(rank.now, std::exchange(op.before_ns, 0));  // once, however often it is tried
       if (op.planted) planted_ = std::min(planted_, rank.now);
       if (workload_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < workload_.pause)
         rank.now += chance_.Between(0, workload_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
@@ -139,21 +139,21 @@ void World::Execute(int r, const Op& op) {
     case Do::kEnter: {
       const std::size_t record = Enter(r, op, op.comm < 0 ? -1 : LocalOf(r, op.comm));
       if (op.ns == kNever) return;
-      rank.now += op.ns;
+      rank.now = Later(rank.now, op.ns);
       rank.records[record].returned = rank.now;
       return;
     }
     case Do::kMeet: return Meet(r, op);
     case Do::kAwait: return Await(r, op);
-    case Do::kLeave: rank.records[op.count].returned = rank.now; return;
+    case Do::kLeave: return Leave(r, op);
     case Do::kForever: rank.state = RankState::State::kWaiting; return;
   }
 }
 
 int World::LocalOf(int rank, int comm) const {
   const std::vector<LocalComm>& comms = ranks_[static_cast<std::size_t>(rank)].comms;
-  for (std::size_t i = 0; i < comms.size(); ++i)
-    if (comms[i].comm == comm) return static_cast<int>(i);
+  for (std::size_t i = comms.size(); i > 0; --i)  // the newest, where it was made again
+    if (comms[i - 1].comm == comm) return static_cast<int>(i - 1);
   return -1;
 }
 
@@ -201,7 +201,7 @@ void World::Call(int r, const Op& op) {
   } else {
     EnterCollective(&rank.comms[static_cast<std::size_t>(local)], op, &record);
   }
-  rank.now += op.ns != 0 ? op.ns : Roll(r, rank.group != 0 ? kMicro : kCall);
+  rank.now = Later(rank.now, op.ns != 0 ? op.ns : Roll(r, rank.group != 0 ? kMicro : kCall));
   if (rank.group != 0) {
     rank.grouped.push_back({op, at});
     return;
@@ -216,7 +216,7 @@ void World::GroupEnd(int r, const Op& op) {
   RankState& rank = Of(r);
   const std::size_t at = Enter(r, op, -1);
   rank.records[at].function = Function::ncclGroupEnd;
-  rank.now += op.ns != 0 ? op.ns : Roll(r, 2 * kCall);
+  rank.now = Later(rank.now, op.ns != 0 ? op.ns : Roll(r, 2 * kCall));
   std::vector<std::pair<Op, std::size_t>> calls;
   calls.swap(rank.grouped);
   for (const auto& [call, record] : calls) {

@@ -122,7 +122,8 @@ class World {
     int section = -1;
     std::int64_t now = 0;
     enum class State { kRunning, kWaiting, kOver } state = State::kRunning;
-    int waits_for = -1;  // kernel
+    int waits_for = -1;   // kernel
+    bool awaits = false;  // in its call of MPI
     std::uint64_t rolls = 0;
     std::uint32_t group = 0;
     std::vector<std::pair<Op, std::size_t>> grouped;  // with their records
@@ -203,6 +204,7 @@ class World {
   void Begin(int rank, const Op& op);
   void Meet(int rank, const Op& op);
   void Await(int rank, const Op& op);
+  void Leave(int rank, const Op& op);
   bool WaitFor(int rank, const Tail& tail);
   void Wake(int rank, std::int64_t at);
   std::size_t Enter(int rank, const Op& op, int comm);

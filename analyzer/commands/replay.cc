@@ -25,8 +25,8 @@
 #include "analyzer/replay/fit.h"
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
+#include "analyzer/replay/run_directory.h"
 #include "analyzer/run/start_ranks.h"
-#include "analyzer/segments/segment_file.h"
 #include "analyzer/shrink/run_program.h"
 #include "analyzer/shrink/shrink.h"
 #include "analyzer/steps/steps.h"
@@ -38,6 +38,8 @@
 
 namespace ncclwatch::analyzer {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr char kReplayHelp[] =
     "Run the recorded calls again.\n\n"
@@ -69,7 +71,8 @@ struct ReplayRequest {
   std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
   int start = 0, loops = 1, scale = 0;
-  std::string merge_text;
+  std::string merge_text, time_limit_text = "2m";
+  absl::Duration time_limit;
   std::uint64_t merge_below = 0;
   bool no_gaps = false, one_rank = false, json = false, shrink = false, ideal = false;
 };
@@ -141,23 +144,50 @@ absl::StatusOr<WhatIf> WhatIfOf(const ReplayRequest& request) {
   return what_if;
 }
 
-absl::StatusOr<simulation::Costs> Fitted(const std::string& word, const Recording& recording) {
-  if (word == "self") return FitCosts(recording);
-  const auto located = Locate({word});
-  if (!located.ok()) return located.status();
-  return FitCosts(Recording::Open(located->paths));
+struct Fitted {
+  Fit fit;
+  FitError error;
+  std::string why_bad;  // empty: it is good
+};
+
+absl::StatusOr<Fitted> FitTo(const Recording& recording) {
+  const auto fit = FitCosts(recording);
+  if (!fit.ok()) return fit.status();
+  const auto error = CrossValidate(recording);
+  if (!error.ok()) return error.status();
+  return Fitted{*fit, *error, WhyBad(*fit, *error)};
 }
 
-// Reads like the run directory of a recorded job.
-absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) {
-  if (absl::Status made = MakeFolders(directory); !made.ok()) return made;
-  if (!SegmentFiles(directory).empty() || !BoxFiles(directory).empty())
-    return absl::AlreadyExistsError(directory + " holds a run already");
-  SegmentWriter file(directory + "/model" + format::kSegmentSuffix);
-  for (const reader::BoxImage& box : outcome.run.boxes)
-    if (absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head, /*last=*/true)); !written.ok())
-      return written;
-  return absl::OkStatus();
+absl::StatusOr<Fitted> FitAsAsked(const std::string& word, const Recording& recording) {
+  if (word == "self") return FitTo(recording);
+  const auto located = Locate({word});
+  if (!located.ok()) return located.status();
+  return FitTo(Recording::Open(located->paths));
+}
+
+void PrintFit(const Fitted& fitted) {
+  const Fit& fit = fitted.fit;
+  Print("fit: latency {:.3g} us, overhead {:.3g} us, {:.3g} GB/s, {:.3g} us for a step of a collective\n",
+        fit.costs.latency_ns / 1e3, fit.costs.overhead_ns / 1e3, 1 / fit.costs.byte_ns, fit.costs.step_ns / 1e3);
+  if (!fit.guessed.empty()) Print("fit: the recording does not show the {}: guessed\n", fit.guessed);
+  Print("fit: {:.1f} % of {} waits ended late, by {:.3g} us on average over all (no processor, not the network)\n",
+        fit.late_share * 100, fit.waits, fit.late_ns / 1e3);
+  if (fitted.error.known())
+    Print("fit: {:+.1f} % of the recorded time in communication, on calls that the fit has not seen\n",
+          fitted.error.error() * 100);
+  if (!fitted.why_bad.empty()) Print("the fit is bad: {}\n", fitted.why_bad);
+}
+
+Json FitJson(const Fitted& fitted) {
+  const FitError& error = fitted.error;
+  return {{"waits", fitted.fit.waits},
+          {"late_share", fitted.fit.late_share},
+          {"late_us", fitted.fit.late_ns / 1e3},
+          {"guessed", fitted.fit.guessed},
+          {"recorded_s", InSeconds(error.recorded_ns)},
+          {"simulated_s", InSeconds(error.simulated_ns)},
+          {"error", error.known() ? Json(error.error()) : Json(nullptr)},
+          {"why_bad", fitted.why_bad.empty() ? Json(nullptr) : Json(fitted.why_bad)}};
 }
 
 void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const diagnosis::Diagnosis& verdict,
@@ -172,6 +202,9 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", calls, op);
     Print("not modelled, they take as long as they took: {}\n", text);
   }
+  for (const auto& [of, call] : program.lost())
+    Print("rank {} does not have communicator {}: its calls on it are left out from seq {} on\n", of.first,
+          diagnosis::Hex16(of.second), call);
   if (!program.threaded().empty())
     Print("several threads of {} made calls: replayed as if one had made them all\n",
           diagnosis::Ranks({program.threaded().begin(), program.threaded().end()}));
@@ -257,9 +290,21 @@ void PrintRun(const ProgramRun& run) {
         run.same_verdict ? "the verdict of the recording" : "another verdict than the recording's");
 }
 
+absl::StatusOr<Shrunk> ShrinkWithin(absl::Duration limit, const Recording& recording,
+                                    const std::vector<std::string>& paths) {
+  constexpr double kSteps = 100;
+  Progress progress("shrinking, the whole is the time limit", static_cast<std::size_t>(kSteps));
+  const Clock::time_point began = Clock::now();
+  return Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)), [&] {
+    const double share = std::chrono::duration<double>(Clock::now() - began).count() / absl::ToDoubleSeconds(limit);
+    progress.Done(static_cast<std::size_t>(kSteps * std::min(share, 1.0)));
+    return share < 1;
+  });
+}
+
 int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
                const ReplayRequest& request) {
-  const auto shrunk = Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)));
+  const auto shrunk = ShrinkWithin(request.time_limit, recording, paths);
   if (!shrunk.ok()) return Unreadable(self, shrunk.status());
   const auto source = WriteProgram(*shrunk, request.out);
   if (!source.ok()) return Unreadable(self, source.status());
@@ -268,6 +313,8 @@ int ShrinkInto(const Command& self, const Recording& recording, const std::vecto
           diagnosis::Name(shrunk->fault.kind), shrunk->fault.op, shrunk->job.was.size(), shrunk->calls(),
           shrunk->communicators(), shrunk->ranks_before, shrunk->calls_before, shrunk->communicators_before,
           shrunk->tried);
+    if (shrunk->ended_early)
+      Print("the time limit ({}) ended the search: more can perhaps go\n", DurationText(request.time_limit));
     Print("{}/{}: make && make run\n", Printable(request.out), *source);
   }
   const ProgramRun run = RunProgram(*shrunk, request.out);
@@ -284,6 +331,7 @@ int ShrinkInto(const Command& self, const Recording& recording, const std::vecto
                {"calls_before", shrunk->calls_before},
                {"ranks_before", shrunk->ranks_before},
                {"tried", shrunk->tried},
+               {"ended_early", shrunk->ended_early},
                {"program", request.out + "/" + *source},
                {"run", RunJson(run)}});
   else
@@ -298,8 +346,17 @@ int StartRanksOf(const Arguments& arguments) {
   return StartRanks({arguments.begin() + 3, arguments.end()}, ranks, absl::Hours(24 * 7));
 }
 
-int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf& what_if,
-                  const simulation::Costs& costs, const ReplayRequest& request) {
+// Which ranks make no calls on which communicators.
+Json WithoutJson(const RecordedProgram& program) {
+  Json without = Json::array();
+  for (const auto& [of, call] : program.lost())
+    without.push_back({{"rank", of.first}, {"communicator", diagnosis::Hex16(of.second)}, {"from_seq", call}});
+  return without;
+}
+
+int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf& what_if, const Fitted* fitted,
+                  const ReplayRequest& request) {
+  const simulation::Costs costs = fitted ? fitted->fit.costs : simulation::Costs();
   const auto made = RecordedProgram::Make(recording, what_if, costs);
   if (!made.ok()) return Unreadable(self, made.status());
   const RecordedProgram* const program = made->get();
@@ -310,11 +367,17 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   program->ReadRest();
   SayFailures(program->failures());
   if (!program->failures().empty()) return kUnreadable;
-  Outcome outcome = OutcomeOf(recording, *program, world,
-                              std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls));
+  RunDirectoryWriter directory(request.out);
+  OlderCalls older;
+  if (!request.out.empty()) {
+    if (const absl::Status opened = directory.Open(); !opened.ok()) return Unreadable(self, opened);
+    older = [&](const reader::BoxImage& image, std::uint64_t end) { directory.AddOlder(image, end); };
+  }
+  Outcome outcome =
+      OutcomeOf(recording, *program, world,
+                std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls), older);
   if (!request.out.empty())
-    if (const absl::Status written = WriteOutcome(outcome, request.out); !written.ok())
-      return Unreadable(self, written);
+    if (const absl::Status written = directory.Finish(outcome); !written.ok()) return Unreadable(self, written);
   SiteLines lines(outcome.run.boxes);
   reader::RunImage run = outcome.run;
   diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
@@ -340,11 +403,14 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
            {"overhead_ns", costs.overhead_ns},
            {"byte_ns", costs.byte_ns},
            {"step_ns", costs.step_ns}}},
+         {"fit", fitted ? FitJson(*fitted) : Json(nullptr)},
          {"not_modelled", not_modelled},
          {"threaded", program->threaded()},
+         {"without", WithoutJson(*program)},
          {"run_directory", request.out.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(request.out)},
          {"findings", nlohmann::ordered_json::parse(diagnosis::ToJson(verdict))["findings"]}});
   } else {
+    if (fitted) PrintFit(*fitted);
     PrintOutcome(outcome, *program, verdict, &lines, wall_s);
   }
   return outcome.completed ? kDone : kProblem;
@@ -458,6 +524,8 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_flag("--no-gaps", request.no_gaps, "nothing lies between calls");
   options.add_flag("--ideal", request.ideal, "what if nobody were slow: who and what costs how much of a step");
   options.add_flag("--shrink", request.shrink, "write the smallest program that shows the same fault, into --out");
+  options.add_option("--time-limit", request.time_limit_text, "of --shrink: then take what is left (default: 2m)")
+      ->type_name("T");
   options
       .add_option("-o,--out", request.out,
                   "write the outcome here: it reads like a recorded job's (with --ideal: a file)")
@@ -486,6 +554,10 @@ int Replay(const Command& self, const Arguments& arguments) {
   if (const char* const option = Misplaced(request, *what_if))
     return UsageError(self, request.shrink ? "--shrink takes the recording as it is, on the model"
                                            : fmt::format("{} means nothing with --on {}", option, request.on));
+  const auto time_limit = ParseDuration(request.time_limit_text);
+  if (!time_limit || *time_limit <= absl::ZeroDuration())
+    return UsageError(self, "--time-limit takes a time like 2m, not '" + request.time_limit_text + "'");
+  request.time_limit = *time_limit;
   const auto range = ParseSteps(request.steps);
   if (!request.steps.empty() && !range)
     return UsageError(self, "--steps takes a range like 100..110, not '" + request.steps + "'");
@@ -514,11 +586,11 @@ int Replay(const Command& self, const Arguments& arguments) {
     if (!calls.ok()) return Unreadable(self, calls.status());
     what_if->calls = *std::move(calls);
   }
-  simulation::Costs costs;
+  std::optional<Fitted> fitted;
   if (!request.fit.empty()) {
-    const auto fitted = Fitted(request.fit, recording);
-    if (!fitted.ok()) return Unreadable(self, fitted.status());
-    costs = *fitted;
+    auto as_asked = FitAsAsked(request.fit, recording);
+    if (!as_asked.ok()) return Unreadable(self, as_asked.status());
+    fitted = *std::move(as_asked);
   }
   std::optional<Recording> edited;
   if (!request.shrink && request.on == "model" && (request.merge_below != 0 || request.scale != 0)) {
@@ -528,7 +600,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   }
   if (const absl::Status there = AllThere(*what_if, edited ? *edited : recording); !there.ok())
     return UsageError(self, std::string(there.message()));
-  const auto program = RecordedProgram::Make(recording, *what_if, costs);
+  const auto program = RecordedProgram::Make(recording, *what_if, {});
   if (!program.ok()) return Unreadable(self, program.status());
 
   if (request.shrink) return ShrinkInto(self, recording, located->paths, request);
@@ -537,7 +609,7 @@ int Replay(const Command& self, const Arguments& arguments) {
     if (!right.ok()) return Unreadable(self, right.status());
     return *right ? kDone : kProblem;
   }
-  return ReplayOnModel(self, edited ? *edited : recording, *what_if, costs, request);
+  return ReplayOnModel(self, edited ? *edited : recording, *what_if, fitted ? &*fitted : nullptr, request);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -14,6 +14,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/recording/recording.h"
+#include "analyzer/stats/peers.h"
 #include "analyzer/stats/print.h"
 #include "analyzer/steps/breakdown.h"
 #include "analyzer/steps/steps.h"
@@ -38,6 +39,10 @@ constexpr char kStatsHelp[] =
     "COMPUTE: computing kernels ran. EXPOSED: only NCCL's did, WAIT of that while another rank's kernel of the same\n"
     "call had not begun. COPY: only copies ran. IDLE: nothing did. OVERLAP is the part of NCCL's time that computing\n"
     "kernels cover. COMPUTE, EXPOSED, COPY and IDLE add up.\n\n"
+    "--by peer lists messages between each two ranks. RECEIVER WAITED is how long the receiver waited for the sender "
+    "to\n"
+    "begin, SENDER WAITED how long a sender without a buffer waited for the receiver. A wait for several messages\n"
+    "counts once, for the message that was ready last.\n\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 std::optional<StatsBy> ParseBy(const std::string& text) {
@@ -145,13 +150,13 @@ void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failur
     failures->insert(failures->end(), source->failures().begin(), source->failures().end());
 }
 
-struct StepsRequest {
+struct PrintRequest {
   Attempts attempts;
   std::size_t most = 0;
   bool json = false;
 };
 
-int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, const StepsRequest& request) {
+int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, const PrintRequest& request) {
   if (request.json)
     PrintJson({{"schema", "ncclwatch.stats/1"},
                {"attempts", ToJson(request.attempts)},
@@ -162,7 +167,7 @@ int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, const
   return recording.run().failures.empty() && breakdown.failures.empty() ? kDone : kUnreadable;
 }
 
-int PrintSteps(const Command& self, const Recording& recording, const StepsRequest& request) {
+int PrintSteps(const Command& self, const Recording& recording, const PrintRequest& request) {
   SayFailures(recording.run().failures);
   const Breakdown breakdown = BreakdownOf(recording);
   SayFailures(breakdown.failures);
@@ -174,6 +179,20 @@ int PrintSteps(const Command& self, const Recording& recording, const StepsReque
   else
     WriteOut(StepsText(*steps, request.most));
   return recording.run().failures.empty() ? kDone : kUnreadable;
+}
+
+int PrintPeers(const Recording& recording, const PrintRequest& request) {
+  std::vector<reader::Failure> failures = recording.run().failures;
+  const Peers peers = PeersOf(recording, &failures);
+  SayFailures(failures);
+  if (request.json) {
+    auto result = PeersJson(peers);
+    result["attempts"] = ToJson(request.attempts);
+    PrintJson(result);
+  } else {
+    WriteOut(PeersText(peers, request.most));
+  }
+  return failures.empty() ? kDone : kUnreadable;
 }
 
 }  // namespace
@@ -189,15 +208,21 @@ int Stats(const Command& self, const Arguments& arguments) {
   options
       .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
       ->type_name("");
-  options.add_option("--by", by_text, "what tells rows apart: op, size, comm, rank, site (default: op,size,comm)")
+  options
+      .add_option(
+          "--by", by_text,
+          "what tells rows apart: op, size, comm, rank, site (default: op,size,comm); or peer: messages between ranks")
       ->type_name("LIST");
   options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
   options.add_flag("--steps", steps, "steps instead of calls, the newest N of --top");
   DeclareAttempt(&options, &choice);
   options.add_flag("--json", json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
-  const auto by = ParseBy(by_text);
-  if (!by) return UsageError(self, "--by takes a list of op, size, comm, rank and site, not '" + by_text + "'");
+  const bool peers = by_text == "peer";
+  const auto by = peers ? std::optional(StatsBy()) : ParseBy(by_text);
+  if (!by)
+    return UsageError(self, "--by takes a list of op, size, comm, rank and site, or peer, not '" + by_text + "'");
+  if (peers && steps) return UsageError(self, "--by peer means nothing with --steps");
 
   const auto located = Locate(words, choice);
   if (!located.ok()) return Unreadable(self, located.status());
@@ -205,6 +230,7 @@ int Stats(const Command& self, const Arguments& arguments) {
   const Recording recording = Recording::Open(located->paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   if (steps) return PrintSteps(self, recording, {located->attempts, most, json});
+  if (peers) return PrintPeers(recording, {located->attempts, most, json});
   SiteLines lines(recording.Images());
   Tally tally(*by, [&lines](const Piece& piece, std::uint64_t address) { return SiteOf(piece, address, &lines); });
   AddAll(recording, &tally, &failures);

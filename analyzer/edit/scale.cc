@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "analyzer/edit/scale_grid.h"
 #include "ncclwatch/format/fingerprint.h"
 
 namespace ncclwatch::analyzer {
@@ -134,6 +135,7 @@ absl::Status ScaleTo(int ranks, Job* job) {
   for (const reader::BoxImage& box : job->boxes) calls += box.calls.size();
   if (calls * static_cast<std::uint64_t>(ranks / recorded) > kMostCalls)
     return absl::OutOfRangeError(fmt::format("would have more than {} calls on {} ranks", kMostCalls, ranks));
+  if (SendsAmongAll(*job)) return ScaleGridTo(ranks, job);
   Scaler scaler(*job, ranks / recorded);
   if (absl::Status status = scaler.Check(); !status.ok()) return status;
   *job = scaler.Make();

@@ -38,6 +38,7 @@
 #include "analyzer/run/mpi/launcher.h"
 #include "analyzer/run/own_files.h"
 #include "analyzer/run/start_ranks.h"
+#include "core/model/finding.h"
 #include "core/model/text.h"
 #include "core/text/printable.h"
 #include "ncclwatch/functions/bandwidth.h"
@@ -397,6 +398,14 @@ std::vector<StoppedCall> StoppedIn(const std::string& directory) {
   return stopped;
 }
 
+// What the application never freed the replay does not free either: that is a finding of the recording.
+Json FindingsOfReplay(const Played& played) {
+  Json findings = Json::array();
+  for (const Json& finding : played.diagnosis["findings"])
+    if (finding.value("kind", "") != diagnosis::Name(diagnosis::Kind::kResourceLeak)) findings.push_back(finding);
+  return findings;
+}
+
 void PrintPlayed(const Played& played, const RecordedProgram& program, std::uint64_t calls, bool completed) {
   PrintMeasured(played.measured, program);
   Print("{}: {} calls of {} ranks in {}{}\n", completed ? "completed" : "stopped", calls, PlayingRanks(program),
@@ -408,8 +417,7 @@ void PrintPlayed(const Played& played, const RecordedProgram& program, std::uint
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, op);
     Print("not played: {}\n", text);
   }
-  const Json& findings = played.diagnosis["findings"];
-  for (const Json& finding : findings)
+  for (const Json& finding : FindingsOfReplay(played))
     Print("{}: {}\n", finding.value("kind", ""), Printable(finding.value("summary", "")));
 }
 
@@ -435,7 +443,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
   if (!played.ok()) return played.status();
 
   const std::uint64_t wrong = played->measured.wrong();
-  const Json& findings = played->diagnosis["findings"];
+  const Json findings = FindingsOfReplay(*played);
   const bool completed = played->all_done && played->status == 0 && findings.empty();
   std::uint64_t calls = 0;
   for (const auto& [kind, of] : played->measured.kinds) calls += of.calls;

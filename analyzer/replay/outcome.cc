@@ -21,8 +21,14 @@ constexpr std::int64_t kStandstill_ns = 600 * simulation::kSecond;
 // One rank's image as of the end of the simulation.
 class RankImage {
  public:
-  RankImage(const RecordedProgram& program, const simulation::RankHistory& history, int rank, std::size_t newest)
-      : program_(program), history_(history), rank_(rank), newest_(newest) {}
+  RankImage(const RecordedProgram& program, const simulation::RankHistory& history, int rank, std::size_t newest,
+            const OlderCalls& older)
+      : program_(program),
+        history_(history),
+        rank_(rank),
+        newest_(newest),
+        in_memory_(older ? history.records.size() : newest),
+        older_(older) {}
 
   reader::BoxImage Make(Outcome* outcome) {
     const ProcessRecording& process = *program_.process(rank_);
@@ -36,6 +42,9 @@ class RankImage {
     image_.peers.clear();
     ReadCalls(process, outcome);
     SetCommunicators();
+    if (older_ && image_.calls.size() > newest_) older_(image_, image_.calls[image_.calls.size() - newest_].slot);
+    Trim(newest_);
+    image_.calls.shrink_to_fit();  // there is one for each rank
     return std::move(image_);
   }
 
@@ -93,8 +102,7 @@ class RankImage {
         if (parts.call.slot < end && !LeftOut(parts.call.slot)) image_.parts.push_back(parts);
     }
     image_.head = history_.records.size();
-    Trim();
-    image_.calls.shrink_to_fit();  // there is one for each rank
+    Trim(in_memory_);
     reader::MarkAwaited(&image_);
   }
 
@@ -109,8 +117,8 @@ class RankImage {
     ++outcome->calls;
     Call call = recorded;
     Simulate(simulated, on, &call, outcome);
-    if (history_.records.size() - record_ >= newest_ + program_.left_out(rank_)) return;  // not of the newest
-    if (image_.calls.size() == 2 * newest_) Trim();
+    if (history_.records.size() - record_ >= in_memory_ + program_.left_out(rank_)) return;  // not of the newest
+    if (image_.calls.size() == 2 * in_memory_) Trim(in_memory_);
     image_.calls.push_back(call);
   }
 
@@ -120,9 +128,9 @@ class RankImage {
     return call == image_.calls.end() || call->slot != slot;
   }
 
-  void Trim() {
-    if (image_.calls.size() > newest_)
-      image_.calls.erase(image_.calls.begin(), image_.calls.end() - static_cast<std::ptrdiff_t>(newest_));
+  void Trim(std::size_t most) {
+    if (image_.calls.size() > most)
+      image_.calls.erase(image_.calls.begin(), image_.calls.end() - static_cast<std::ptrdiff_t>(most));
     const std::uint64_t first = image_.calls.empty() ? 0 : image_.calls.front().slot;
     image_.first_slot = first;
     std::erase_if(image_.parts, [&](const reader::CallParts& parts) { return parts.call.slot < first; });
@@ -245,7 +253,8 @@ class RankImage {
   const RecordedProgram& program_;
   const simulation::RankHistory& history_;
   const int rank_;
-  const std::size_t newest_;
+  const std::size_t newest_, in_memory_;
+  const OlderCalls& older_;
   std::int64_t real_ns_ = 0;      // CLOCK_MONOTONIC of instant 0
   std::int64_t recorded_ns_ = 0;  // likewise, as the process had it
   std::size_t record_ = 0;        // the next one
@@ -275,14 +284,14 @@ void SetLife(bool leaves, std::int64_t now, reader::BoxImage* image) {
 }  // namespace
 
 Outcome OutcomeOf(const Recording& recording, const RecordedProgram& program, const simulation::World& world,
-                  std::size_t newest_calls) {
+                  std::size_t newest_calls, const OlderCalls& older) {
   Outcome outcome;
   outcome.simulated_ns = world.ended();
   outcome.completed = true;
   std::vector<int> of;
   for (int rank = 0; rank < world.ranks(); ++rank) {
     if (!program.process(rank)) continue;
-    outcome.run.boxes.push_back(RankImage(program, world.rank(rank), rank, newest_calls).Make(&outcome));
+    outcome.run.boxes.push_back(RankImage(program, world.rank(rank), rank, newest_calls, older).Make(&outcome));
     outcome.completed = outcome.completed && world.rank(rank).done;
     of.push_back(rank);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ struct Outcome {
   std::vector<reader::Observation> observations;  // of processes that ended, or stood still, in the recording
 };
 
+// Takes a rank with all its calls; those before slot `end` will not be in the outcome.
+using OlderCalls = std::function<void(const reader::BoxImage& image, std::uint64_t end)>;
+
 // Reads the recording's pieces once more.
 Outcome OutcomeOf(const Recording& recording, const RecordedProgram& program, const simulation::World& world,
-                  std::size_t newest_calls);
+                  std::size_t newest_calls, const OlderCalls& older = nullptr);
 
 }  // namespace ncclwatch::analyzer

@@ -10,7 +10,8 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::size_t kMostNamed = 4;  // ranks in a message
+constexpr std::size_t kMostNamed = 4;   // ranks in a message
+constexpr int kMostReplayed = 1 << 18;  // of which those without a recording have a place too: a kilobyte each
 
 absl::Status Missing(const std::vector<const ProcessRecording*>& incomplete) {
   std::string text;
@@ -57,7 +58,7 @@ absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Rec
                                                                        const simulation::Costs& costs) {
   std::unique_ptr<RecordedProgram> made(new RecordedProgram(std::move(what_if)));
   if (const absl::Status added = made->AddProcesses(recording); !added.ok()) return added;
-  made->AddCommunicators();
+  if (const absl::Status added = made->AddCommunicators(); !added.ok()) return added;
   if (std::find(made->chosen_.begin(), made->chosen_.end(), true) == made->chosen_.end())
     return absl::NotFoundError("no communicator is left to be replayed");
   made->jitter = 0;
@@ -131,12 +132,14 @@ bool RecordedProgram::IsOfWantedSteps(int rank, std::uint64_t slot) const {
 
 bool RecordedProgram::LeavesOut(int rank, const reader::Call& call, std::uint64_t id) const {
   if (what_if_.dropped.contains({rank, call.slot})) return true;
+  if (!lost_.empty())
+    if (const auto lost = lost_.find({rank, id}); lost != lost_.end() && call.slot >= lost->second) return true;
   if (!IsOfWantedSteps(rank, call.slot) && !MakesOrEnds(call)) return true;
   return (!what_if_.ranks.empty() || !what_if_.communicators.empty()) && id != 0 && comm_of(id) < 0;
 }
 
 // Members that no process of the recording is get a rank of their own, which does nothing.
-void RecordedProgram::AddCommunicators() {
+absl::Status RecordedProgram::AddCommunicators() {
   has_.resize(sources_.size());
   std::vector<std::uint64_t> split_from;  // of NCCL's, by communicator: the parent's id; 0: none
   for (int rank = 0; rank < ranks; ++rank) {
@@ -152,6 +155,7 @@ void RecordedProgram::AddCommunicators() {
         comm.ordinal = one.parent_ordinal;
         comm.color = one.color;
         comm_ids_.push_back(one.id);
+        of_mpi_.push_back((one.flags & format::kCommMpi) != 0);
         split_from.push_back((one.flags & format::kCommMpi) != 0 ? 0 : one.parent);
         children_[{one.parent, one.parent_ordinal}].push_back(one.id);
       }
@@ -171,6 +175,8 @@ void RecordedProgram::AddCommunicators() {
     }
     for (int& member : members) {
       if (member >= 0) continue;
+      if (ranks == kMostReplayed)
+        return absl::OutOfRangeError(fmt::format("its communicators have more than {} ranks in all", kMostReplayed));
       member = ranks++;
       sources_.emplace_back();
       nodes_.push_back(-1);
@@ -184,6 +190,9 @@ void RecordedProgram::AddCommunicators() {
   };
   for (std::vector<int>& has : has_)
     std::erase_if(has, [&](int comm) { return !chosen_[static_cast<std::size_t>(comm)] || is_made(comm); });
+  for (std::size_t rank = 0; rank < has_.size(); ++rank)
+    sources_[rank].held.insert(has_[rank].begin(), has_[rank].end());
+  return absl::OkStatus();
 }
 
 // A collective is as slow as its slowest link.
@@ -200,6 +209,12 @@ double RecordedProgram::StretchOf(const std::vector<int>& members) const {
 int RecordedProgram::comm_of(std::uint64_t id) const {
   const auto found = comm_of_.find(id);
   return found == comm_of_.end() || !chosen_[static_cast<std::size_t>(found->second)] ? -1 : found->second;
+}
+
+bool MakesFromParent(const reader::Call& call) {
+  const functions::FunctionInfo* const info = functions::Find(call.function);
+  return info && info->family == functions::Family::kCreation &&
+         functions::FullName(call.function).find("CommInit") == std::string_view::npos;
 }
 
 bool WasRefused(const reader::Call& call) {
@@ -221,7 +236,8 @@ std::int64_t RecordedProgram::Gap(int rank, std::int64_t recorded_ns) const {
   if (what_if_.no_gaps) return 0;
   const auto slower = what_if_.slower.find(process(rank)->rank());
   if (slower == what_if_.slower.end()) return recorded_ns;
-  return static_cast<std::int64_t>(static_cast<double>(recorded_ns) * (1 + slower->second));
+  const double longer = static_cast<double>(recorded_ns) * (1 + slower->second);
+  return static_cast<std::int64_t>(std::min(longer, static_cast<double>(simulation::kLongest)));
 }
 
 std::int64_t RecordedProgram::Begins(int rank) const {
@@ -229,7 +245,7 @@ std::int64_t RecordedProgram::Begins(int rank) const {
   if (!source.process) return 0;
   const std::int64_t began = what_if_.no_gaps ? 0 : BeganNs(*source.process) - began_ns_;
   const auto delay = what_if_.delays.find(source.process->rank());
-  return began + (delay == what_if_.delays.end() ? 0 : delay->second);
+  return delay == what_if_.delays.end() ? began : simulation::Later(began, delay->second);
 }
 
 bool RecordedProgram::Next(int rank, int /*section*/, simulation::Ops* ops) const {

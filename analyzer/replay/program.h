@@ -4,6 +4,7 @@
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 #include <absl/status/statusor.h>
 
 #include <cstdint>
@@ -40,6 +41,9 @@ struct WhatIf {
 // A call of MPI that was refused for its arguments, and that no other rank met.
 bool WasRefused(const reader::Call& call);
 
+// Makes a communicator from the one that it speaks of. ncclCommInitRank and its like speak of what they make.
+bool MakesFromParent(const reader::Call& call);
+
 class CallTranslator;
 
 class RecordedProgram : public simulation::Workload {
@@ -63,6 +67,7 @@ class RecordedProgram : public simulation::Workload {
   // Whether it is of the wanted steps: what lies before others takes no time.
   bool IsOfWantedSteps(int rank, std::uint64_t slot) const;
   int comm_of(std::uint64_t id) const;  // -1: none, or not chosen
+  bool IsOfMpi(int comm) const { return of_mpi_[static_cast<std::size_t>(comm)]; }
   // The communicator that a split or the like gave to the rank; -1: none.
   int ChildOf(std::uint64_t parent, std::uint64_t ordinal, int rank) const;
   // What lay between two calls of the rank, as it is to be.
@@ -78,6 +83,8 @@ class RecordedProgram : public simulation::Workload {
   const std::map<std::string, std::uint64_t>& not_modelled() const { return not_modelled_; }
   // Job ranks whose calls came from several threads; they are replayed as if one thread had made them.
   const std::set<int>& threaded() const { return threaded_; }
+  // By job rank and communicator that it does not have: the first call that is left out for that.
+  const std::map<std::pair<int, std::uint64_t>, std::uint64_t>& lost() const { return lost_; }
   const std::vector<reader::Failure>& failures() const { return failures_; }
 
  private:
@@ -95,11 +102,12 @@ class RecordedProgram : public simulation::Workload {
     std::pair<std::uint64_t, std::uint8_t> last_stream;                      // of those
     absl::flat_hash_map<std::uint64_t, std::vector<std::uint64_t>> awaited;  // by the slot of the call that waits
     std::int64_t exchange = -1;                                              // the first half of an MPI_Sendrecv
+    absl::flat_hash_set<int> held;                                           // communicators that the rank has by now
   };
 
   explicit RecordedProgram(WhatIf what_if);
   absl::Status AddProcesses(const Recording& recording);
-  void AddCommunicators();
+  absl::Status AddCommunicators();
   bool IsChosen(std::size_t comm) const;
   double StretchOf(const std::vector<int>& members) const;
   absl::Status AddLinks(const std::map<std::string, int>& hosts);
@@ -110,7 +118,7 @@ class RecordedProgram : public simulation::Workload {
   std::vector<int> nodes_;
   std::vector<std::vector<int>> has_;  // by rank: communicators of MPI, and splits of what is not chosen
   std::vector<std::uint64_t> comm_ids_;
-  std::vector<bool> chosen_;                         // of comms
+  std::vector<bool> chosen_, of_mpi_;                // of comms
   std::vector<double> stretches_;                    // of comms
   std::map<std::pair<int, int>, double> stretched_;  // by nodes
   absl::flat_hash_map<std::uint64_t, int> comm_of_;
@@ -120,6 +128,7 @@ class RecordedProgram : public simulation::Workload {
   mutable std::vector<Source> sources_;
   mutable std::map<std::string, std::uint64_t> not_modelled_;
   mutable std::set<int> threaded_;
+  mutable std::map<std::pair<int, std::uint64_t>, std::uint64_t> lost_;
   mutable std::vector<reader::Failure> failures_;
 };
 

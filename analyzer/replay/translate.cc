@@ -23,8 +23,15 @@ bool IsPersistentInit(Function function) {
 
 bool IsExchange(Function function) { return functions::FullName(function).find("endrecv") != std::string_view::npos; }
 
+// A damaged record may have any times.
+std::int64_t Between(std::int64_t from_ns, std::int64_t to_ns) {
+  std::int64_t between_ns = 0;
+  if (__builtin_sub_overflow(to_ns, from_ns, &between_ns)) between_ns = to_ns < from_ns ? 0 : simulation::kLongest;
+  return std::clamp<std::int64_t>(between_ns, 0, simulation::kLongest);
+}
+
 std::int64_t InsideNs(const Call& call) {
-  return call.returned_ns == 0 ? 0 : std::max<std::int64_t>(0, call.returned_ns - call.entered_ns);
+  return call.returned_ns == 0 ? 0 : Between(call.entered_ns, call.returned_ns);
 }
 
 // Nothing of it can be told from a local call: the members alone make it, or ranks of other jobs take part.
@@ -66,7 +73,8 @@ void CallTranslator::Take(const Call& call) {
   const std::size_t first = ops_->size();
   if (source_.calls == 0) source_.thread = call.thread;
   if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
-  if (program_.LeavesOut(source_.process->rank(), call, OnOf(call).id)) {
+  if (program_.LeavesOut(source_.process->rank(), call, OnOf(call).id) || !Has(call)) {
+    LoseChildOf(call);
     ops_->push_back({.what = Do::kEnter, .function = call.function});
     ++source_.left_out;
   } else {
@@ -78,6 +86,28 @@ void CallTranslator::Take(const Call& call) {
   ++source_.calls;
 }
 
+// The simulation knows no call on a communicator that the rank does not have. From the first such call on, all of the
+// rank's calls on it are left out, so that LeavesOut gives the same answer later.
+bool CallTranslator::Has(const Call& call) {
+  const On& on = OnOf(call);
+  if (on.comm < 0 || source_.held.contains(on.comm)) return true;
+  const functions::FunctionInfo* const info = functions::Find(call.function);
+  if (info && info->family == Family::kCreation && !MakesFromParent(call)) return true;  // it makes it
+  program_.lost_.try_emplace({source_.process->rank(), on.id}, call.slot);
+  return false;
+}
+
+// A call that is left out makes no communicator.
+void CallTranslator::LoseChildOf(const Call& call) {
+  const On on = OnOf(call);
+  if (on.comm < 0 || !MakesFromParent(call)) return;
+  const int child = program_.ChildOf(on.id, call.position, rank_);
+  if (child < 0) return;
+  source_.held.erase(child);
+  const std::uint64_t id = program_.comm_ids()[static_cast<std::size_t>(child)];
+  program_.lost_.try_emplace({source_.process->rank(), id}, call.slot);
+}
+
 // What makes communicators, before the steps that are wanted.
 void CallTranslator::TakeNoTime(std::size_t first) {
   for (std::size_t i = first; i < ops_->size(); ++i)
@@ -87,7 +117,7 @@ void CallTranslator::TakeNoTime(std::size_t first) {
 // What its host did between the calls. Of several threads: as if one had made all calls.
 std::int64_t CallTranslator::GapBefore(const Call& call) const {
   if (source_.calls == 0 || !program_.IsOfWantedSteps(source_.process->rank(), call.slot)) return 0;
-  return program_.Gap(rank_, std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
+  return program_.Gap(rank_, Between(source_.before_ns, call.entered_ns));
 }
 
 const CallTranslator::On& CallTranslator::OnOf(const Call& call) const {
@@ -123,6 +153,8 @@ Op CallTranslator::OpOf(const Call& call, Do what) {
 void CallTranslator::Add(const Call& call) {
   const functions::FunctionInfo* const info = functions::Find(call.function);
   if (!info) return AsRecorded(call, false);
+  if (const int comm = CommOf(call); comm >= 0 && program_.IsOfMpi(comm) != functions::IsMpi(call.function))
+    return AsRecorded(call, false);
   functions::IsMpi(call.function) ? AddMpi(call, *info) : AddNccl(call, *info);
 }
 
@@ -130,7 +162,7 @@ void CallTranslator::Add(const Call& call) {
 void CallTranslator::AsRecorded(const Call& call, bool modelled) {
   const bool polls = functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0;
   Op op = OpOf(call, Do::kEnter);
-  op.ns = polls ? std::max<std::int64_t>(0, call.completed_ns - call.entered_ns) : InsideNs(call);
+  op.ns = polls ? Between(call.entered_ns, call.completed_ns) : InsideNs(call);
   const bool never = call.returned_ns == 0 && !polls;
   if (never) op.ns = simulation::kNever;
   ops_->push_back(op);
@@ -146,6 +178,7 @@ void CallTranslator::AddNccl(const Call& call, const functions::FunctionInfo& in
     case Family::kCreation: return AddCreation(call);
     case Family::kLifecycle:
       if (call.function != Function::ncclCommDestroy || CommOf(call) < 0) return AsRecorded(call, true);
+      source_.held.erase(CommOf(call));
       return ops_->push_back(OpOf(call, Do::kDestroy));
     case Family::kCollective:
     case Family::kRooted:
@@ -208,18 +241,17 @@ void CallTranslator::AddCreation(const Call& call) {
   if (call.function == Function::ncclCommSplit) {
     op.what = Do::kSplit;
     op.root = op.comm;
-    op.comm = -1;
   }
+  // Of ncclCommGrow old and new ranks know the communicator by different names.
+  if (op.comm < 0 || call.function == Function::ncclCommGrow) return AsRecorded(call, false);
+  if (MakesFromParent(call)) op.comm = program_.ChildOf(OnOf(call).id, call.position, rank_);
   if (op.comm < 0 && op.what != Do::kSplit) return AsRecorded(call, false);
   for (const reader::Communicator& one : piece_.communicators) {
     const bool made = op.what == Do::kInit && one.index == call.communicator && one.generation == call.generation;
     if (made && one.size != program_.comms[static_cast<std::size_t>(op.comm)].members.size())
       op.claimed_size = one.size;
   }
-  if (op.what == Do::kSplit) {
-    if (op.root < 0) return AsRecorded(call, false);
-    op.comm = program_.ChildOf(OnOf(call).id, call.position, rank_);
-  }
+  if (op.comm >= 0) source_.held.insert(op.comm);
   ops_->push_back(op);
 }
 

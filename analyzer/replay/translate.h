@@ -12,6 +12,8 @@ class CallTranslator {
 
  private:
   void Take(const reader::Call& call);
+  bool Has(const reader::Call& call);
+  void LoseChildOf(const reader::Call& call);
   std::int64_t GapBefore(const reader::Call& call) const;
   void TakeNoTime(std::size_t first);
   void Add(const reader::Call& call);

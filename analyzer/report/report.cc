@@ -188,6 +188,7 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   job["lost"] = LostOf(recording);
   std::future<Json> steps = std::async(std::launch::async, [&] { return StepsSection(recording); });
   std::future<Json> ideal = std::async(std::launch::async, [&] { return IdealSection(recording); });
+  std::future<Json> peers = std::async(std::launch::async, [&] { return PeersSection(recording); });
   Reported reported;
   if (!write(page::kBeforeData) || !write(WithoutScript(for_people)) ||
       !WriteCalls(recording, write, report, &reported))
@@ -196,6 +197,7 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
       {"count", reported.calls}, {"left_out", reported.left_out}, {"first_ns", absl::StrCat(reported.first_ns)}};
   job["steps"] = steps.get();
   job["ideal"] = ideal.get();
+  job["peers"] = peers.get();
   if (write(Element("job", "application/json", Dumped(job)))) write(page::kAfterData);
   return absl::OkStatus();
 }

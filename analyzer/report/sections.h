@@ -22,6 +22,9 @@ nlohmann::ordered_json StepsSection(const Recording& recording);
 // What if nobody were slow (analyzer/ideal), where there are steps and not too many calls.
 nlohmann::ordered_json IdealSection(const Recording& recording);
 
+// Messages and waiting between each two ranks; between groups of ranks in a large job.
+nlohmann::ordered_json PeersSection(const Recording& recording);
+
 // Versions, libraries, hosts and GPUs, each value with its ranks.
 nlohmann::ordered_json EnvironmentSection(const std::vector<reader::BoxImage>& boxes);
 

@@ -31,13 +31,15 @@ std::vector<std::size_t> WithoutRun(const std::vector<std::size_t>& all, std::si
 }
 
 // Of 0 to n - 1 what is left when nothing single can go and no run of them as tried, ascending. `holds` says whether
-// these are enough; all of them are.
-std::vector<std::size_t> Minimize(std::size_t n, const std::function<bool(const std::vector<std::size_t>&)>& holds) {
+// these are enough; all of them are. What is left when `goes_on` says no is enough, too.
+std::vector<std::size_t> Minimize(std::size_t n, const std::function<bool(const std::vector<std::size_t>&)>& holds,
+                                  const std::function<bool()>& goes_on) {
   std::vector<std::size_t> left(n);
   std::iota(left.begin(), left.end(), std::size_t{0});
   for (std::size_t length = std::max<std::size_t>(1, n); !left.empty();) {
     bool took = false;
     for (std::size_t begin = 0; begin < left.size();) {
+      if (!goes_on()) return left;
       std::vector<std::size_t> fewer = WithoutRun(left, begin, length);
       if (holds(fewer)) {
         left = std::move(fewer);
@@ -71,12 +73,12 @@ constexpr std::uint64_t kMostShrunk = 2'000'000;  // calls: each try goes throug
 
 class Shrinker {
  public:
-  explicit Shrinker(Shrunk* shrunk) : shrunk_(*shrunk) {}
+  Shrinker(Shrunk* shrunk, const std::function<bool()>& goes_on) : shrunk_(*shrunk), goes_on_(goes_on) {}
 
-  // A long run of healthy calls first, which makes everything else quick.
   void Run() {
+    TakeWindow();
     std::size_t before = SIZE_MAX;
-    while (std::exchange(before, Size()) != Size()) {
+    while (GoesOn() && std::exchange(before, Size()) != Size()) {
       TakeUnits(CallUnits(shrunk_.job));
       TakeRanks();
       TakeUnits(CommunicatorUnits(shrunk_.job));
@@ -86,6 +88,27 @@ class Shrinker {
 
  private:
   std::size_t Size() const { return shrunk_.calls() + shrunk_.job.was.size(); }
+
+  bool GoesOn() {
+    shrunk_.ended_early = shrunk_.ended_early || !goes_on_();
+    return !shrunk_.ended_early;
+  }
+
+  // Most of a long recording is healthy: the last calls before its end usually show the fault, and all tries after that
+  // are quick.
+  void TakeWindow() {
+    constexpr std::size_t kFewest = 16, kMore = 4;
+    const std::vector<Unit> units = CallUnits(shrunk_.job);
+    for (std::size_t newest = kFewest; newest < units.size() && GoesOn(); newest *= kMore) {
+      CallSet gone;
+      for (std::size_t unit = 0; unit + newest < units.size(); ++unit)
+        gone.insert(units[unit].begin(), units[unit].end());
+      Job window = WithoutIdleWaits(WithoutCalls(shrunk_.job, gone));
+      if (!ShowsIt(window)) continue;
+      shrunk_.job = std::move(window);
+      return;
+    }
+  }
 
   bool ShowsIt(const Job& job) {
     ++shrunk_.tried;
@@ -103,7 +126,8 @@ class Shrinker {
           gone.insert(units[unit].begin(), units[unit].end());
       return WithoutIdleWaits(WithoutCalls(shrunk_.job, gone));
     };
-    const auto kept = Minimize(units.size(), [&](const auto& some) { return ShowsIt(without(some)); });
+    const auto kept = Minimize(
+        units.size(), [&](const auto& some) { return ShowsIt(without(some)); }, [this] { return GoesOn(); });
     shrunk_.job = without(kept);
   }
 
@@ -115,7 +139,8 @@ class Shrinker {
       for (const std::size_t rank : kept) gone.erase(static_cast<int>(rank));
       return WithoutIdleWaits(WithoutRanks(shrunk_.job, gone));
     };
-    const auto kept = Minimize(ranks, [&](const auto& some) { return ShowsIt(without(some)); });
+    const auto kept = Minimize(
+        ranks, [&](const auto& some) { return ShowsIt(without(some)); }, [this] { return GoesOn(); });
     shrunk_.job = without(kept);
   }
 
@@ -134,6 +159,7 @@ class Shrinker {
   }
 
   Shrunk& shrunk_;
+  const std::function<bool()>& goes_on_;
 };
 
 // Without the calls that never returned and of which the model does not know why, unless the fault needs them.
@@ -261,7 +287,8 @@ std::size_t Shrunk::communicators() const {
   return used.size();
 }
 
-absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict) {
+absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict,
+                              const std::function<bool()>& goes_on) {
   Shrunk shrunk;
   auto job = LoadJob(recording, kMostShrunk);
   if (!job.ok()) return job.status();
@@ -277,7 +304,7 @@ absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagn
   shrunk.ranks_before = shrunk.job.was.size();
   shrunk.calls_before = shrunk.calls();
   shrunk.communicators_before = shrunk.communicators();
-  Shrinker(&shrunk).Run();
+  Shrinker(&shrunk, goes_on).Run();
   shrunk.fault = *FaultOf(shrunk.job);
   return shrunk;
 }

@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,7 +40,8 @@ struct Shrunk {
   Job job;
   Fault fault;
   std::size_t ranks_before = 0, communicators_before = 0, calls_before = 0;
-  int tried = 0;  // smaller jobs that were run on the model
+  int tried = 0;             // smaller jobs that were run on the model
+  bool ended_early = false;  // more could perhaps go
   // Ranks that have made their calls and have to be there all the same: what the verdict would be without that.
   std::map<int, std::string> stays;
 
@@ -47,9 +49,10 @@ struct Shrunk {
   std::size_t communicators() const;
 };
 
-// `verdict`: that of the recording. Failed precondition: there is no fault, or none that a program can show, or the
-// model comes to another verdict.
-absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict);
+// `verdict`: that of the recording. `goes_on` is asked before each try: false ends the search with what is left by
+// then. Failed precondition: there is no fault, or none that a program can show, or the model comes to another verdict.
+absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict,
+                              const std::function<bool()>& goes_on);
 
 // Files of a program that shows the fault without ncclwatch: repro.cc or repro.c, Makefile, README.md. The directory is
 // made. Returns the name of the source.

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "analyzer/replay/program.h"
 #include "core/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
@@ -135,13 +136,6 @@ class CallGrouper {
 
 // A communicator of a launcher or an id of its own, or what one split has made.
 using Origin = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // id, or parent and ordinal
-
-// ncclCommInitRank and its like speak of what they make, and make it from no other.
-bool MakesFromParent(const reader::Call& call) {
-  const functions::FunctionInfo* const info = functions::Find(call.function);
-  return info && info->family == Family::kCreation &&
-         functions::FullName(call.function).find("CommInit") == std::string_view::npos;
-}
 
 Origin OriginOf(const reader::Communicator& one) {
   return one.parent == 0 ? Origin(one.id, 0, 0) : Origin(0, one.parent, one.parent_ordinal);

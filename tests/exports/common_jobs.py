@@ -50,3 +50,8 @@ def messages(sandbox):
     job.ranks[0].send(1, at=1)
     job.ranks[1].recv(0, at=1)
     return job.write(os.path.join(sandbox.fresh("dumps"), "fr"))
+
+
+def halo(sandbox):
+    """Nine ranks in a ring of rings, made up."""
+    return _module("recording", "made_mpi").halo(sandbox, (3, 3), ring=True)

@@ -200,3 +200,10 @@ for library in LAUNCHERS:
     case(ends)
     soak_case(hangs)
     case(hangs_once)
+
+
+@case
+def what_leaked_is_no_finding_of_the_replay(sandbox):
+    told, played, _, _ = on_mpi(sandbox, "openmpi", "lives", "left_communicator")
+    check_equal([finding["kind"] for finding in told["findings"]], ["resource_leak"], f"the recording: {told}")
+    check_equal((played["completed"], played["findings"]), (True, []), f"the replay: {played}")

@@ -42,6 +42,18 @@ def what_if(sandbox):
 
 
 @case
+def without_any_one_call(sandbox):
+    """Also one that makes a communicator: what the rank calls on it is left out, too."""
+    job = Recorded(sandbox, ranks=2, steps=1)
+    for call in job.calls("--rank", "1"):
+        done = job.command("replay", "--json", "--drop", f"rank=1:{call['seq']}")
+        check(done.status in (0, 1), f"without {call['seq']} {call['op']}: {done}")
+        without = json.loads(done.out)["without"]
+        made = call["op"].startswith("CommInit")
+        check_equal([one["rank"] for one in without], [1] if made else [], f"without {call['op']}: {without}")
+
+
+@case
 def parts(sandbox):
     """One communicator alone, and ranks that have none of their own."""
     job = Recorded(sandbox, ranks=2, steps=50)
@@ -111,6 +123,21 @@ def outcome_reads_like_a_job(sandbox):
     call = next(c for c in job.calls("--rank", "1") if c["op"] == "AllGather" and c["seq"] > 100)
     dropped = job.json("replay", "--drop", f"rank=1:{call['seq']}", "--out", out + ".dropped", status=1)
     check_equal(verdict(job.json("diagnose", status=1, directory=out + ".dropped")), verdict(dropped), "diagnose of a hang")
+
+
+@case
+def outcome_has_all_calls(sandbox):
+    """More than a diagnosis keeps in memory, and more than one segment."""
+    directory = os.path.join(sandbox.fresh("job"), "recording")
+    write = sandbox.build.program("recording", "write_recording")
+    sandbox.build.need(write)
+    check_equal(sandbox.run([write, "2", "90000", directory]).status, 0, "write_recording")
+    plain = sandbox.environment(preload=False)
+    check_equal(sandbox.run([sandbox.build.command, "replay", directory, "--out", directory + ".out"], plain).status, 0, "replay")
+    told = [json.loads(sandbox.run([sandbox.build.command, "stats", "--json", "--by", "op,rank", of], plain, timeout=60).out)
+            for of in (directory, directory + ".out")]
+    check_equal(told[1]["lost"], {"0": 0, "1": 0}, "calls that are missing")
+    check_equal(*(sorted((row["op"], row["rank"], row["calls"]) for row in one["rows"]) for one in told), "calls")
 
 
 def recorded_in(sandbox, argv, extra=None):

@@ -110,6 +110,20 @@ def programs_of_mpi(sandbox):
 
 
 @case
+def time_limit_of_the_search(sandbox):
+    """What is left by then is written, and shows the fault."""
+    path = os.path.join(sandbox.build.root, "examples", "skipped_collective")
+    sandbox.build.need(path)
+    scratch, recording = recorded_in(sandbox, [*launch(), path])
+    program = os.path.join(scratch, "repro")
+    plain = sandbox.environment(preload=False, extra={"TMPDIR": scratch, "PATH": "/nowhere"})  # no compiler: it is not run
+    done = sandbox.run([sandbox.build.command, "replay", recording, "--shrink", "-o", program, "--json", "--time-limit", "1ms"], plain)
+    told = json.loads(done.out)
+    check_equal((told["ended_early"], told["kind"], told["culprits"]), (True, "order_mismatch", [2]), f"{told}")
+    check(told["calls"] == told["calls_before"] and os.path.exists(told["program"]), f"{told}")
+
+
+@case
 def what_cannot_be_shrunk(sandbox):
     job = Recorded(sandbox, ranks=2, steps=20)
     healthy = job.command("replay", "--shrink", "-o", os.path.join(job.scratch, "repro"))

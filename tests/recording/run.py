@@ -10,6 +10,7 @@ sys.path.insert(0, HERE)
 
 import cases_damage  # noqa: E402,F401  (registers its cases)
 import cases_losses  # noqa: E402,F401
+import cases_messages  # noqa: E402,F401
 import cases_real  # noqa: E402,F401
 import cases_replay  # noqa: E402,F401
 import cases_shrink  # noqa: E402,F401

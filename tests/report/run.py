@@ -181,6 +181,21 @@ def themes(page):
 
 
 @case
+def messages_between_ranks(sandbox):
+    """A made-up halo exchange: a field for each two ranks that exchange messages."""
+    sys.path.insert(0, os.path.join(HERE, "..", "recording"))
+    from made_mpi import halo
+    with Reports(sandbox) as reports:
+        lines = halo(sandbox, (3, 3), ring=True).write()
+        page = reports.open(lines)
+        pairs = json.loads(reports.ask("stats", "--by", "peer", "--json", lines))["peers"]
+        check_equal(page.value("document.querySelectorAll('#peers .volume').length"), len(pairs), "fields")
+        check_equal(page.value("d3.sum(ncclwatch.job.peers.fields, (one) => one[3])"), sum(one["bytes"] for one in pairs), "bytes")
+        check(f"{sum(one['messages'] for one in pairs):,} messages" in page.text("#peers .lead"), page.text("#peers .lead"))
+        check_equal(page.troubles(), [], "errors and requests")
+
+
+@case
 def slow_and_healthy(sandbox):
     """A straggler with its onset, a recording, and a job with nothing to tell."""
     record = ("run", "--record", os.path.join(sandbox.path, "rec"), "--")

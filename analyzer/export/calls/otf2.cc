@@ -10,6 +10,8 @@
 #include <set>
 
 #include "analyzer/export/calls/call_fields.h"
+#include "analyzer/export/calls/otf2_communicators.h"
+#include "analyzer/export/calls/otf2_mpi.h"
 #include "core/text/printable.h"
 #include "ncclwatch/functions/pattern.h"
 
@@ -29,7 +31,8 @@ OTF2_RegionRole RoleOf(functions::Function function) {
 
 class Otf2 : public CallExporter {
  public:
-  Otf2(const Source& source, std::string folder) : CallExporter(source), folder_(std::move(folder)) {}
+  Otf2(const Source& source, std::string folder)
+      : CallExporter(source), folder_(std::move(folder)), communicators_(source.recording), mpi_(communicators_) {}
   ~Otf2() override {
     OTF2_AttributeList_Delete(attributes_);
     if (archive_) OTF2_Archive_Close(archive_);
@@ -61,9 +64,11 @@ class Otf2 : public CallExporter {
     last_ns_ = std::max(last_ns_, left);
     Describe(merged, facts);
     const OTF2_RegionRef region = RegionOf(facts.call.function);
-    if (OTF2_EvtWriter_Enter(at.writer, attributes_, Ticks(entered), region) != OTF2_SUCCESS ||
-        OTF2_EvtWriter_Leave(at.writer, nullptr, Ticks(left), region) != OTF2_SUCCESS)
-      return absl::UnavailableError(folder_ + ": an event could not be written");
+    const bool began = OTF2_EvtWriter_Enter(at.writer, attributes_, Ticks(entered), region) == OTF2_SUCCESS;
+    at.events += mpi_.Enter(at.writer, Ticks(entered), merged);
+    at.events += mpi_.Leave(at.writer, Ticks(left), merged);
+    const bool ended = OTF2_EvtWriter_Leave(at.writer, nullptr, Ticks(left), region) == OTF2_SUCCESS;
+    if (!began || !ended) return absl::UnavailableError(folder_ + ": an event could not be written");
     at.events += 2;
     return absl::OkStatus();
   }
@@ -71,6 +76,7 @@ class Otf2 : public CallExporter {
   absl::Status Finish() override {
     OTF2_ErrorCode first = OTF2_SUCCESS;  // what is buffered is written by these
     const auto keep = [&](OTF2_ErrorCode code) { first = first == OTF2_SUCCESS ? code : first; };
+    for (const std::size_t process : communicators_.Processes()) AnyLocationOf(process);
     for (auto& [key, location] : locations_) keep(OTF2_Archive_CloseEvtWriter(archive_, location.writer));
     keep(OTF2_Archive_CloseEvtFiles(archive_));
     keep(OTF2_Archive_OpenDefFiles(archive_));
@@ -82,11 +88,17 @@ class Otf2 : public CallExporter {
     archive_ = nullptr;
     if (first != OTF2_SUCCESS)
       return absl::UnavailableError(fmt::format("{}: {}", folder_, OTF2_Error_GetDescription(first)));
+    if (mpi_.not_named() != 0)
+      notes_.push_back(
+          fmt::format("{} messages and collectives have no record of their own: of their communicators "
+                      "not all ranks are recorded",
+                      mpi_.not_named()));
     files_.push_back(folder_ + "/traces.otf2");
     return absl::OkStatus();
   }
 
  private:
+  using ThreadKey = std::pair<std::size_t, std::uint32_t>;  // process, thread
   struct Location {
     OTF2_LocationRef number = 0;
     OTF2_EvtWriter* writer = nullptr;
@@ -105,6 +117,22 @@ class Otf2 : public CallExporter {
       location.writer = OTF2_Archive_GetEvtWriter(archive_, location.number);
     }
     return location;
+  }
+
+  // Of a process without a wanted call, one without events.
+  Location& AnyLocationOf(std::size_t process) {
+    const auto first = locations_.lower_bound({process, 0});
+    const bool has = first != locations_.end() && first->first.first == process;
+    return has ? first->second : LocationOf(process, source_.recording.processes()[process].process().pid);
+  }
+
+  // In the order of their numbers, as readers expect definitions.
+  template <typename Map>
+  static auto ByNumber(const Map& numbered) {
+    std::vector<std::pair<typename Map::mapped_type, typename Map::key_type>> all;
+    for (const auto& [key, number] : numbered) all.emplace_back(number, key);
+    std::sort(all.begin(), all.end());
+    return all;
   }
 
   // Numbers of strings, each written once, at the end.
@@ -130,14 +158,14 @@ class Otf2 : public CallExporter {
   void WriteDefinitions(OTF2_GlobalDefWriter* to) {
     OTF2_GlobalDefWriter_WriteClockProperties(to, kTicks, 0, Ticks(last_ns_) + 1, static_cast<std::uint64_t>(zero_ns_));
     NumberNames();
-    for (const auto& [text, number] : texts_) OTF2_GlobalDefWriter_WriteString(to, number, text.c_str());
+    for (const auto& [number, text] : ByNumber(texts_)) OTF2_GlobalDefWriter_WriteString(to, number, text.c_str());
     const OTF2_StringRef none = TextOf("");
     for (std::size_t i = 0; i < std::size(import::kCallFields); ++i) {
       const import::CallField& field = import::kCallFields[i];
       OTF2_GlobalDefWriter_WriteAttribute(to, static_cast<OTF2_AttributeRef>(i), TextOf(std::string(field.name)), none,
                                           field.type == import::FieldType::kText ? OTF2_TYPE_STRING : OTF2_TYPE_INT64);
     }
-    for (const auto& [function, number] : regions_) {
+    for (const auto& [number, function] : ByNumber(regions_)) {
       const OTF2_StringRef name = TextOf(OpText(function));
       const OTF2_Paradigm paradigm = functions::IsMpi(function) ? OTF2_PARADIGM_MPI : OTF2_PARADIGM_CUDA;
       OTF2_GlobalDefWriter_WriteRegion(to, number, name, name, none, RoleOf(function), paradigm, OTF2_REGION_FLAG_NONE,
@@ -146,17 +174,31 @@ class Otf2 : public CallExporter {
     constexpr OTF2_SystemTreeNodeRef kJob = 0;
     OTF2_GlobalDefWriter_WriteSystemTreeNode(to, kJob, TextOf(kJobName), TextOf(kJobName),
                                              OTF2_UNDEFINED_SYSTEM_TREE_NODE);
+    const std::map<std::size_t, OTF2_SystemTreeNodeRef> nodes = WriteHosts(to, kJob);
+    for (const auto& [process, node] : nodes) WriteProcess(to, static_cast<OTF2_LocationGroupRef>(process), node);
+    std::map<OTF2_LocationRef, std::pair<ThreadKey, std::uint64_t>> numbered;
+    for (const auto& [key, location] : locations_) numbered[location.number] = {key, location.events};
+    for (const auto& [number, of] : numbered) {
+      const auto& [key, events] = of;
+      OTF2_GlobalDefWriter_WriteLocation(to, number, TextOf(ThreadName(key.second)), OTF2_LOCATION_TYPE_CPU_THREAD,
+                                         events, static_cast<OTF2_LocationGroupRef>(key.first));
+    }
+    communicators_.Write(
+        to, [this](const std::string& text) { return TextOf(text); },
+        [this](std::size_t process) { return AnyLocationOf(process).number; });
+  }
+
+  // The node of each process.
+  std::map<std::size_t, OTF2_SystemTreeNodeRef> WriteHosts(OTF2_GlobalDefWriter* to, OTF2_SystemTreeNodeRef job) {
     std::map<std::string, OTF2_SystemTreeNodeRef> hosts;
-    std::set<std::size_t> processes;
+    std::map<std::size_t, OTF2_SystemTreeNodeRef> nodes;
     for (const auto& [key, location] : locations_) {
       const std::string host = HostOf(key.first);
       const auto [node, is_new] = hosts.try_emplace(host, static_cast<OTF2_SystemTreeNodeRef>(hosts.size() + 1));
-      if (is_new) OTF2_GlobalDefWriter_WriteSystemTreeNode(to, node->second, TextOf(host), TextOf(kNode), kJob);
-      const auto group = static_cast<OTF2_LocationGroupRef>(key.first);
-      if (processes.insert(key.first).second) WriteProcess(to, group, node->second);
-      OTF2_GlobalDefWriter_WriteLocation(to, location.number, TextOf(ThreadName(key.second)),
-                                         OTF2_LOCATION_TYPE_CPU_THREAD, location.events, group);
+      if (is_new) OTF2_GlobalDefWriter_WriteSystemTreeNode(to, node->second, TextOf(host), TextOf(kNode), job);
+      nodes[key.first] = node->second;
     }
+    return nodes;
   }
 
   void WriteProcess(OTF2_GlobalDefWriter* to, OTF2_LocationGroupRef process, OTF2_SystemTreeNodeRef host) {
@@ -172,6 +214,7 @@ class Otf2 : public CallExporter {
     for (const import::CallField& field : import::kCallFields) TextOf(std::string(field.name));
     for (const auto& [function, number] : regions_) TextOf(OpText(function));
     for (const char* name : {kJobName, kNode}) TextOf(name);
+    for (const std::string& name : communicators_.Names()) TextOf(name);
     for (const auto& [key, location] : locations_) {
       TextOf(HostOf(key.first));
       TextOf(RankName(key.first));
@@ -188,9 +231,11 @@ class Otf2 : public CallExporter {
   static constexpr char kJobName[] = "job", kNode[] = "node";
 
   const std::string folder_;
+  const Otf2Communicators communicators_;
+  Otf2Mpi mpi_;
   OTF2_Archive* archive_ = nullptr;
   OTF2_AttributeList* attributes_ = OTF2_AttributeList_New();
-  std::map<std::pair<std::size_t, std::uint32_t>, Location> locations_;  // by process and thread
+  std::map<ThreadKey, Location> locations_;
   absl::flat_hash_map<std::string, OTF2_StringRef> texts_;
   absl::flat_hash_map<functions::Function, OTF2_RegionRef> regions_;
   std::int64_t zero_ns_ = 0, last_ns_ = 0;

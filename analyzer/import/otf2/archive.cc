@@ -54,7 +54,7 @@ class OwnEvents {
       : definitions_(definitions), lines_(*lines) {
     const Process& own = definitions.processes.at(process);
     common_[Described(Field::kPid).name] = own.pid;
-    common_[Described(Field::kRank).name] = definitions.RankOf(process);
+    common_[Described(Field::kRank).name] = definitions.RankInName(process);
     if (const auto node = definitions.nodes.find(own.node); node != definitions.nodes.end())
       common_[Described(Field::kHost).name] = node->second;
   }

@@ -117,6 +117,11 @@ int Definitions::RankOf(OTF2_LocationGroupRef process) const {
   return NumberAtEnd(found->second.name);
 }
 
+int Definitions::RankInName(OTF2_LocationGroupRef process) const {
+  const auto found = processes.find(process);
+  return found == processes.end() ? -1 : NumberAtEnd(found->second.name);
+}
+
 std::vector<int> Definitions::RanksOf(const Comm& comm) const {
   const auto found = groups.find(comm.group);
   if (found == groups.end() || found->second.type != OTF2_GROUP_TYPE_COMM_GROUP) return {};

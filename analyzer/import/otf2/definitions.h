@@ -50,6 +50,8 @@ struct Definitions {
   std::string Text(OTF2_StringRef text) const;  // empty: it is not defined
   std::int64_t Nanoseconds(OTF2_TimeStamp ticks) const;
   int RankOf(OTF2_LocationGroupRef process) const;  // in the job
+  // As the process's name says, also where not all ranks of the job are in the archive; -1: it does not.
+  int RankInName(OTF2_LocationGroupRef process) const;
   // Job ranks by rank in it; empty: not told.
   std::vector<int> RanksOf(const Comm& comm) const;
 };

@@ -10,7 +10,7 @@ import re
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Functions and classes are known in the whole script; constants are used once all are there.
 SCRIPTS = ["elements", "texts", "theme", "calls", "verdict", "waits", "focus", "timeline_view", "timeline_paint", "timeline_overlay",
-           "call_details", "timeline", "differences", "stack_tree", "progress", "steps", "ideal", "environment", "coverage", "search", "main"]
+           "call_details", "timeline", "differences", "stack_tree", "progress", "steps", "ideal", "peers", "environment", "coverage", "search", "main"]
 PIECE = 8000  # characters of one literal: compilers take only so many
 
 

@@ -13,6 +13,7 @@ async function main() {
   showProgress(job);
   showSteps(job);
   showIdeal(job);
+  showPeers(job);
   showEnvironment(job);
   showCoverage(job);
   const loading = section("timeline").appendChild(el("p", {class: "note"}, "Unpacking the calls ..."));

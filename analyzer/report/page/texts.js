@@ -16,6 +16,11 @@ function seconds(value) {
 
 const trimmed = (value) => value.toFixed(Math.abs(value) < 10 ? 2 : Math.abs(value) < 100 ? 1 : 0);
 const percent = (share) => `${trimmed(share * 100)} %`;
+function bytesText(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${power === 0 ? whole(bytes) : trimmed(bytes / 2 ** (10 * power))} ${units[power]}`;
+}
+
 const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 // [0,1,2,5] -> "0-2,5", as the diagnosis writes it.
