@@ -35,11 +35,12 @@ std::vector<int> RanksOf(const Members& members) {
   return ranks;
 }
 
-// "all_reduce at train (train.py:24)"
+// "all_reduce, called from train (train.py:24), at step 17"
 std::string InText(const Standing& one) {
   const std::string place = PlaceOf(one);
-  if (one.in.empty()) return place.empty() ? "a place that could not be read" : place;
-  return place.empty() ? one.in : one.in + ", called from " + place;
+  std::string text = one.in.empty() ? place : place.empty() ? one.in : one.in + ", called from " + place;
+  if (text.empty()) text = "a place that could not be read";
+  return one.step.text.empty() ? text : text + ", at " + one.step.text;
 }
 
 void AddCulprits(const Members& members, Finding* finding) {
@@ -107,7 +108,19 @@ class Judgement {
     finding.evidence.push_back(
         fmt::format("roll call: {} looks in {:.1f} s; {} of {} ranks stood still in a call that waits for others",
                     call_.looks, call_.seconds, waiting_.size(), call_.ranks.size()));
+    AddSteps(&finding);
     return finding;
+  }
+
+  // Only where they differ.
+  void AddSteps(Finding* finding) const {
+    std::map<std::string, Members> by_step;
+    for (const Standing& one : call_.ranks)
+      if (!one.step.text.empty()) by_step[one.step.text].push_back(&one);
+    if (by_step.size() < 2) return;
+    std::vector<std::string> texts;
+    for (const auto& [step, members] : by_step) texts.push_back(Ranks(RanksOf(members)) + " at " + step);
+    finding->evidence.push_back("the ranks are at different steps: " + diagnosis::Join(texts, "; "));
   }
 
   std::string WaitersText() const {
@@ -144,14 +157,16 @@ class Judgement {
     for (const Standing* one : elsewhere_)
       finding.evidence.push_back(fmt::format("rank {} {}, and used {:.0f} % of a processor", one->rank,
                                              one->moving ? "moves" : "stood still", 100 * one->busy));
-    AddSteps(first, &finding);
+    AddNextSteps(first, &finding);
     return finding;
   }
 
   // All wait, in different calls. Most are right; where there is no majority each waits for the other.
   std::optional<Finding> Apart() {
-    std::map<std::pair<std::string, std::string>, Members> by_place;
-    for (const Standing* one : waiting_) by_place[{one->in, PlaceOf(*one)}].push_back(one);
+    // A collective of another step is another one; stages of a pipeline are at different steps rightly.
+    std::map<std::tuple<std::string, std::string, std::string>, Members> by_place;
+    for (const Standing* one : waiting_)
+      by_place[{one->in, PlaceOf(*one), one->to_one ? "" : one->step.text}].push_back(one);
     if (by_place.size() == 1) return AllInOne();
     std::vector<Members> groups;
     for (const auto& [place, members] : by_place) groups.push_back(members);
@@ -170,7 +185,7 @@ class Judgement {
     finding.next_steps.emplace_back(
         "compare how they came there: a branch on the rank around a call, another order of calls, or an exception that "
         "one of them caught");
-    AddSteps(*odd.front(), &finding);
+    AddNextSteps(*odd.front(), &finding);
     return finding;
   }
 
@@ -188,7 +203,7 @@ class Judgement {
     return finding;
   }
 
-  static void AddSteps(const Standing& first, Finding* finding) {
+  static void AddNextSteps(const Standing& first, Finding* finding) {
     finding->next_steps.push_back(
         fmt::format("see all its threads: `ncclwatch stacks --each {}` on {}", first.pid, first.host));
     finding->next_steps.emplace_back(
@@ -214,10 +229,10 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
 }  // namespace
 
 std::vector<Group> GroupsOf(const RollCall& call) {
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known;
   std::vector<Group> groups;
   for (const Standing& one : call.ranks) {
-    const auto [at, fresh] = known.try_emplace({one.in, one.site, one.python_site}, groups.size());
+    const auto [at, fresh] = known.try_emplace({one.in, one.site, one.python_site, one.step.text}, groups.size());
     if (fresh) groups.emplace_back();
     groups[at->second].members.push_back(&one);
     groups[at->second].moving = groups[at->second].moving || one.moving;
@@ -260,7 +275,8 @@ nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& diagnosis, const RollC
                     {"in", text(first.in)},
                     {"site", text(first.site)},
                     {"python_site", text(first.python_site)},
-                    {"step", nullptr}});
+                    {"step", first.step.number ? nlohmann::ordered_json(*first.step.number) : nullptr},
+                    {"loop", text(first.step.text)}});
   }
   json["roll_call"] = std::move(rows);
   return json;

@@ -23,8 +23,16 @@
 namespace ncclwatch::analyzer::attach {
 
 // What one node tells another. A value of another type is damage: nlohmann's exception.
+static void to_json(nlohmann::json& to, const Step& step) {
+  to = {{"text", step.text}};
+  if (step.number) to["number"] = *step.number;
+}
+static void from_json(const nlohmann::json& from, Step& step) {
+  step.text = from.at("text").get<std::string>();
+  if (from.contains("number")) step.number = from.at("number").get<std::int64_t>();
+}
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Standing, rank, pid, start_time, host, state, moving, busy, in, to_one, of_device,
-                                   site, python_site, where, holds, trouble)
+                                   site, python_site, step, where, holds, trouble)
 
 namespace {
 

@@ -139,14 +139,17 @@ std::size_t BehindCall(const Thread& thread) {
   return wait.in.empty() ? 0 : wait.frame + 1;
 }
 
-// All lines of the program and of its packages, and its native callers: what changes when it goes on.
+// All lines of the program and of its packages with their numbers, and its native callers: what changes when it goes
+// on.
 std::string TrailOf(const Thread& thread) {
   std::string trail;
   for (const Frame& frame : thread.frames) {
-    if (frame.kind == Frame::Kind::kPython)
+    if (frame.kind == Frame::Kind::kPython) {
       trail += fmt::format("{}:{}\n", frame.file, frame.line);
-    else if (IsOfProgram(frame))
+      for (const Frame::Variable& one : frame.numbers) trail += fmt::format("{}={}\n", one.name, one.value);
+    } else if (IsOfProgram(frame)) {
       trail += fmt::format("{:#x}\n", frame.address);
+    }
   }
   return trail;
 }
@@ -220,6 +223,7 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   one.of_device = wait.of_device;
   one.where = stacks::Where(*main);
   one.python_site = PythonSite(*main);
+  one.step = StepOf(*main);
   if (const Frame* caller = CallerOf(*main, BehindCall(*main))) one.site = SiteText(*caller, lines);
   return one;
 }
@@ -235,6 +239,8 @@ Trail TrailAt(const stacks::ProcessStacks& process) {
 RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   std::vector<stacks::Target> targets;
   for (const RankProcess& one : job.ranks) targets.push_back({one.pid, 0, one.rank, one.start_time});
+  stacks::DumpOptions options;
+  options.variables = true;
   RollCall call;
   const auto began = Clock::now();
   std::map<int, std::pair<std::uint64_t, Clock::time_point>> ticks;
@@ -243,7 +249,7 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   auto pause = limit / 12;
   while (call.looks < 2 || (call.looks < kMostLooks && Clock::now() - began < limit)) {
     if (call.looks > 0) std::this_thread::sleep_for(pause), pause += pause / 2;
-    call.last = stacks::ReadAll(targets, {}).processes;
+    call.last = stacks::ReadAll(targets, options).processes;
     for (const stacks::ProcessStacks& process : call.last) {
       Trail trail = TrailAt(process);
       if (call.looks == 0) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzer/attach/find_jobs.h"
+#include "analyzer/attach/step.h"
 #include "analyzer/stacks/base/stack.h"
 
 namespace ncclwatch::analyzer::attach {
@@ -24,6 +25,7 @@ struct Standing {
   bool of_device = false;                 // ... of its own GPU
   std::string site;                       // the native frame that made it: "main (ring)"
   std::string python_site;                // "train (train.py:24)"; empty: no Python
+  Step step;
   std::vector<std::string> where, holds;  // as in stacks: frames, and what holds it up
   std::string trouble;                    // why it could not be read; empty if it could
 };
