@@ -73,6 +73,42 @@ diagnosis::CallSummary RowOf(const Members& members, double seconds) {
   return row;
 }
 
+// Ranks by where their ways through the program part, or by the steps in which they make the same collective.
+struct Parting {
+  std::vector<Members> groups;
+  std::size_t largest = 0;
+  bool ordered = false;  // in one function: the groups stand in its order
+};
+
+Parting PartingOf(const Members& members) {
+  const auto spot_at = [](const Standing& one, std::size_t level) {
+    return level < one.path.size() ? one.path[level] : Spot{};
+  };
+  std::size_t level = 0, deepest = 0;
+  for (const Standing* one : members) deepest = std::max(deepest, one->path.size());
+  const auto all_at_one_spot = [&] {
+    return std::all_of(members.begin(), members.end(), [&](const Standing* one) {
+      return spot_at(*one, level) == spot_at(*members.front(), level);
+    });
+  };
+  while (level < deepest && all_at_one_spot()) ++level;
+  // Stages of a pipeline are at different steps rightly.
+  std::map<std::tuple<std::string, std::int64_t, std::string, std::string>, Members> groups;
+  for (const Standing* one : members) {
+    const Spot spot = spot_at(*one, level);
+    groups[{spot.function, spot.at, one->in, level < deepest || one->to_one ? "" : one->step.text}].push_back(one);
+  }
+  Parting parting;
+  parting.ordered = level < deepest;
+  for (const auto& [key, group] : groups) {
+    if (group.size() > (parting.groups.empty() ? 0 : parting.groups[parting.largest].size()))
+      parting.largest = parting.groups.size();
+    parting.groups.push_back(group);
+    parting.ordered = parting.ordered && std::get<0>(key) == std::get<0>(groups.begin()->first);
+  }
+  return parting;
+}
+
 class Judgement {
  public:
   Judgement(const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
@@ -161,27 +197,33 @@ class Judgement {
     return finding;
   }
 
-  // All wait, in different calls. Most are right; where there is no majority each waits for the other.
+  // All wait, in different places. Most are right. Without a majority those are behind that stand earlier in the same
+  // function; if that tells nothing each waits for the other.
   std::optional<Finding> Apart() {
-    // A collective of another step is another one; stages of a pipeline are at different steps rightly.
-    std::map<std::tuple<std::string, std::string, std::string>, Members> by_place;
-    for (const Standing* one : waiting_)
-      by_place[{one->in, PlaceOf(*one), one->to_one ? "" : one->step.text}].push_back(one);
-    if (by_place.size() == 1) return AllInOne();
-    std::vector<Members> groups;
-    for (const auto& [place, members] : by_place) groups.push_back(members);
-    std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
-    const bool majority = 2 * groups[0].size() > waiting_.size();
-    Members odd, usual = groups[0];
-    for (std::size_t i = majority ? 1 : 0; i < groups.size(); ++i)
-      odd.insert(odd.end(), groups[i].begin(), groups[i].end());
-    if (!majority) usual.clear();
-    std::sort(odd.begin(), odd.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
-    Finding finding = Begin(majority ? Kind::kMissingParticipant : Kind::kDeadlock, Certainty::kSuspected, odd, usual);
-    finding.summary =
-        majority ? fmt::format("{} {} in another call than most: {}.", diagnosis::Capital(Ranks(finding.culprits)),
-                               odd.size() == 1 ? "waits" : "wait", WaitersText())
-                 : fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
+    const Parting parting = PartingOf(waiting_);
+    if (parting.groups.size() < 2) return AllInOne();
+    const std::size_t most = parting.groups[parting.largest].size();
+    const bool majority = 2 * most > waiting_.size(), behind = !majority && parting.ordered;
+    Members odd, usual;
+    for (std::size_t i = 0; i < parting.groups.size(); ++i) {
+      const bool right = majority ? i == parting.largest : behind && i > 0;
+      Members& to = right ? usual : odd;
+      to.insert(to.end(), parting.groups[i].begin(), parting.groups[i].end());
+    }
+    for (Members* members : {&odd, &usual})
+      std::sort(members->begin(), members->end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+    const bool messages = std::all_of(odd.begin(), odd.end(), [](const auto* one) { return one->to_one; });
+    const Kind kind = usual.empty() || (messages && odd.size() > 1) ? Kind::kDeadlock
+                      : messages                                    ? Kind::kPointToPointMismatch
+                                                                    : Kind::kMissingParticipant;
+    Finding finding = Begin(kind, Certainty::kSuspected, odd, usual);
+    const std::string who = diagnosis::Capital(Ranks(finding.culprits)) + (odd.size() == 1 ? " waits" : " wait");
+    if (usual.empty())
+      finding.summary = fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
+    else if (behind)
+      finding.summary = fmt::format("{} in an earlier call than the others: {}.", who, WaitersText());
+    else
+      finding.summary = fmt::format("{} in another call than most: {}.", who, WaitersText());
     finding.next_steps.emplace_back(
         "compare how they came there: a branch on the rank around a call, another order of calls, or an exception that "
         "one of them caught");

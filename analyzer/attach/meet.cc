@@ -31,8 +31,9 @@ static void from_json(const nlohmann::json& from, Step& step) {
   step.text = from.at("text").get<std::string>();
   if (from.contains("number")) step.number = from.at("number").get<std::int64_t>();
 }
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spot, function, at)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Standing, rank, pid, start_time, host, state, moving, busy, in, to_one, of_device,
-                                   site, python_site, step, where, holds, trouble)
+                                   site, python_site, path, step, where, holds, trouble)
 
 namespace {
 

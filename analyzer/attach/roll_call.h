@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzer/attach/find_jobs.h"
+#include "analyzer/attach/place.h"
 #include "analyzer/attach/step.h"
 #include "analyzer/stacks/base/stack.h"
 
@@ -18,13 +19,14 @@ struct Standing {
   std::uint64_t start_time = 0;
   std::string host;
   char state = '?';                       // of the main thread, as /proc has it
-  bool moving = false;                    // it stood elsewhere in one of the looks, or its own variables had changed
+  bool moving = false;                    // it, or a variable of it, has changed in the last seconds
   double busy = 0;                        // processor time of all its threads, of the time between the looks
   std::string in;                         // the call that it waits in: "MPI_Allreduce", "all_reduce"; empty: none
   bool to_one = false;                    // ... with one peer
   bool of_device = false;                 // ... of its own GPU
   std::string site;                       // the native frame that made it: "main (ring)"
   std::string python_site;                // "train (train.py:24)"; empty: no Python
+  std::vector<Spot> path;                 // to it
   Step step;
   std::vector<std::string> where, holds;  // as in stacks: frames, and what holds it up
   std::string trouble;                    // why it could not be read; empty if it could
