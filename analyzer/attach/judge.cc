@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
 #include "core/model/text.h"
-#include "core/report/render.h"
 #include "core/report/where.h"
 
 namespace ncclwatch::analyzer::attach {
@@ -35,12 +34,13 @@ std::vector<int> RanksOf(const Members& members) {
   return ranks;
 }
 
-// "all_reduce, called from train (train.py:24), at step 17"
-std::string InText(const Standing& one) {
-  const std::string place = PlaceOf(one);
-  std::string text = one.in.empty() ? place : place.empty() ? one.in : one.in + ", called from " + place;
-  if (text.empty()) text = "a place that could not be read";
-  return one.step.text.empty() ? text : text + ", at " + one.step.text;
+// Empty: there are none.
+std::string LogsText(const Logs& logs) {
+  if (logs.files == 0) return "";
+  const std::string age =
+      fmt::format("the job last wrote into {} {:.0f} s ago",
+                  logs.files == 1 ? "its log" : fmt::format("its {} logs", logs.files), logs.silent_s);
+  return logs.cause.empty() ? age : age + "; the first failure there: " + logs.cause;
 }
 
 void AddCulprits(const Members& members, Finding* finding) {
@@ -87,16 +87,16 @@ Parting PartingOf(const Members& members) {
   std::size_t level = 0, deepest = 0;
   for (const Standing* one : members) deepest = std::max(deepest, one->path.size());
   const auto all_at_one_spot = [&] {
-    return std::all_of(members.begin(), members.end(), [&](const Standing* one) {
-      return spot_at(*one, level) == spot_at(*members.front(), level);
-    });
+    return std::all_of(members.begin(), members.end(),
+                       [&](const Standing* one) { return spot_at(*one, level) == spot_at(*members.front(), level); });
   };
   while (level < deepest && all_at_one_spot()) ++level;
-  // Stages of a pipeline are at different steps rightly.
-  std::map<std::tuple<std::string, std::int64_t, std::string, std::string>, Members> groups;
+  // On one way their calls, groups and steps may differ. Stages of a pipeline are at different steps rightly.
+  std::map<std::tuple<std::string, std::int64_t, std::string>, Members> groups;
   for (const Standing* one : members) {
     const Spot spot = spot_at(*one, level);
-    groups[{spot.function, spot.at, one->in, level < deepest || one->to_one ? "" : one->step.text}].push_back(one);
+    const std::string call = one->in + "/" + one->group + (one->to_one ? "" : "/" + one->step.text);
+    groups[{spot.function, spot.at, level < deepest ? "" : call}].push_back(one);
   }
   Parting parting;
   parting.ordered = level < deepest;
@@ -109,11 +109,36 @@ Parting PartingOf(const Members& members) {
   return parting;
 }
 
+// If all that wait for messages say from whom: whoever does not, and is waited for, or a cycle of those who do.
+Members EndOfChain(const Members& members) {
+  std::map<int, const Standing*> by_rank;
+  for (const Standing* one : members) by_rank[one->rank] = one;
+  const Standing* at = nullptr;
+  for (const Standing* one : members) {
+    if (one->to_one && one->peer < 0) return {};
+    if (one->to_one) at = one;
+  }
+  if (at == nullptr) return {};
+  std::vector<const Standing*> way;
+  while (at->to_one) {
+    if (const auto seen = std::find(way.begin(), way.end(), at); seen != way.end()) return Members(seen, way.end());
+    way.push_back(at);
+    const auto next = by_rank.find(at->peer);
+    if (next == by_rank.end()) return {};
+    at = next->second;
+  }
+  return {at};
+}
+
 class Judgement {
  public:
-  Judgement(const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
+  Judgement(const RunningJob& job, const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
+    std::set<int> seen;
+    for (const Standing& one : call.ranks) seen.insert(one.rank);
+    for (int rank = 0; rank < job.world_size && job.launched == job.world_size; ++rank)
+      if (!seen.contains(rank)) gone_.push_back(rank);
     for (const Standing& one : call.ranks) {
-      if (!one.trouble.empty()) continue;
+      if (!one.trouble.empty() && one.state != 'D') continue;
       if (IsStopped(one))
         stopped_.push_back(&one);
       else
@@ -123,11 +148,16 @@ class Judgement {
 
   std::optional<Finding> Find() {
     if (!stopped_.empty()) return Stopped();
-    // The device's own work may take long; who waits for it waits for no rank.
-    std::erase_if(waiting_, [](const Standing* one) { return one->of_device; });
+    if (!gone_.empty() && !waiting_.empty()) return Gone();
     if (waiting_.empty()) return std::nullopt;
-    if (!elsewhere_.empty()) return elsewhere_.size() <= waiting_.size() ? std::optional(Missing()) : std::nullopt;
-    return Apart();
+    // The device's own work may take long; who waits for it waits for no rank, unless another one does nothing at all.
+    const bool for_devices =
+        std::all_of(waiting_.begin(), waiting_.end(), [](const auto* one) { return one->of_device; });
+    if (!elsewhere_.empty()) {
+      const bool missing = elsewhere_.size() <= waiting_.size() && (!for_devices || AreIdle(elsewhere_));
+      return missing ? std::optional(Missing(for_devices)) : std::nullopt;
+    }
+    return Apart(for_devices);
   }
 
  private:
@@ -145,6 +175,7 @@ class Judgement {
         fmt::format("roll call: {} looks in {:.1f} s; {} of {} ranks stood still in a call that waits for others",
                     call_.looks, call_.seconds, waiting_.size(), call_.ranks.size()));
     AddSteps(&finding);
+    if (const std::string logs = LogsText(call_.logs); !logs.empty()) finding.evidence.push_back(logs);
     return finding;
   }
 
@@ -179,10 +210,29 @@ class Judgement {
     return finding;
   }
 
-  Finding Missing() {
-    const bool still = std::all_of(elsewhere_.begin(), elsewhere_.end(),
-                                   [](const Standing* one) { return !one->moving && one->busy < kBusy; });
-    const bool sure = still && call_.seconds >= kLikelyAfter_s;
+  static bool AreIdle(const Members& members) {
+    return std::all_of(members.begin(), members.end(),
+                       [](const Standing* one) { return !one->moving && one->busy < kBusy; });
+  }
+
+  // Nobody on this machine has their rank in its environment, and all ranks were started here.
+  Finding Gone() const {
+    Finding finding = Begin(Kind::kDeadRank, Certainty::kSuspected, {}, waiting_);
+    finding.culprits = gone_;
+    for (const int rank : gone_) {
+      diagnosis::Culprit culprit;
+      culprit.rank = rank;
+      culprit.host = culprit.node = waiting_.front()->host;
+      finding.culprit_details.push_back(std::move(culprit));
+    }
+    finding.summary = fmt::format("{} {} not running any more, and the others wait: {}.",
+                                  diagnosis::Capital(Ranks(gone_)), gone_.size() == 1 ? "is" : "are", WaitersText());
+    finding.next_steps.emplace_back("look at the end of its log, and in the kernel log for the OOM killer");
+    return finding;
+  }
+
+  Finding Missing(bool for_devices) {
+    const bool sure = AreIdle(elsewhere_) && call_.seconds >= kLikelyAfter_s && !for_devices;
     Finding finding =
         Begin(Kind::kMissingParticipant, sure ? Certainty::kLikely : Certainty::kSuspected, elsewhere_, waiting_);
     const Standing& first = *elsewhere_.front();
@@ -199,16 +249,23 @@ class Judgement {
 
   // All wait, in different places. Most are right. Without a majority those are behind that stand earlier in the same
   // function; if that tells nothing each waits for the other.
-  std::optional<Finding> Apart() {
+  std::optional<Finding> Apart(bool for_devices) {
     const Parting parting = PartingOf(waiting_);
-    if (parting.groups.size() < 2) return AllInOne();
+    if (parting.groups.size() < 2 && EndOfChain(waiting_).empty()) return for_devices ? std::nullopt : AllInOne();
     const std::size_t most = parting.groups[parting.largest].size();
     const bool majority = 2 * most > waiting_.size(), behind = !majority && parting.ordered;
+    if (for_devices && !majority) return std::nullopt;
     Members odd, usual;
     for (std::size_t i = 0; i < parting.groups.size(); ++i) {
       const bool right = majority ? i == parting.largest : behind && i > 0;
       Members& to = right ? usual : odd;
       to.insert(to.end(), parting.groups[i].begin(), parting.groups[i].end());
+    }
+    if (const Members end = EndOfChain(waiting_); !end.empty()) {
+      odd = end;
+      usual.clear();
+      for (const Standing* one : waiting_)
+        if (std::find(odd.begin(), odd.end(), one) == odd.end()) usual.push_back(one);
     }
     for (Members* members : {&odd, &usual})
       std::sort(members->begin(), members->end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
@@ -255,6 +312,7 @@ class Judgement {
   const RollCall& call_;
   const std::int64_t now_ns_;
   Members waiting_, elsewhere_, stopped_;
+  std::vector<int> gone_;
 };
 
 void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis* diagnosis) {
@@ -270,11 +328,21 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
 
 }  // namespace
 
+std::string InText(const Standing& one) {
+  const std::string place = PlaceOf(one);
+  std::string call = one.in;
+  if (!one.group.empty()) call += " of group " + one.group;
+  if (one.peer >= 0) call += fmt::format(" with rank {}", one.peer);
+  std::string text = call.empty() ? place : place.empty() ? call : call + ", called from " + place;
+  if (text.empty()) text = "a place that could not be read";
+  return one.step.text.empty() ? text : text + ", at " + one.step.text;
+}
+
 std::vector<Group> GroupsOf(const RollCall& call) {
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known;
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
   std::vector<Group> groups;
   for (const Standing& one : call.ranks) {
-    const auto [at, fresh] = known.try_emplace({one.in, one.site, one.python_site, one.step.text}, groups.size());
+    const auto [at, fresh] = known.try_emplace({InText(one), one.site}, groups.size());
     if (fresh) groups.emplace_back();
     groups[at->second].members.push_back(&one);
     groups[at->second].moving = groups[at->second].moving || one.moving;
@@ -297,39 +365,9 @@ diagnosis::Diagnosis Judge(const RunningJob& job, const RollCall& call, std::int
   for (int rank = 0; rank < job.world_size; ++rank)
     if (!seen[static_cast<std::size_t>(rank)]) diagnosis.unseen_ranks.push_back(rank);
   AddNotes(job, call, &diagnosis);
-  if (auto finding = Judgement(call, now_ns).Find()) diagnosis.findings.push_back(std::move(*finding));
+  if (!call.logs.cause.empty()) diagnosis.notes.push_back("in the logs: " + call.logs.cause);
+  if (auto finding = Judgement(job, call, now_ns).Find()) diagnosis.findings.push_back(std::move(*finding));
   return diagnosis;
-}
-
-nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& diagnosis, const RollCall& call) {
-  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(diagnosis, diagnosis::Checked::kShown));
-  auto rows = nlohmann::ordered_json::array();
-  const auto text = [](const std::string& given) {
-    return given.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(given);
-  };
-  for (const Group& group : GroupsOf(call)) {
-    const Standing& first = *group.members.front();
-    auto pids = nlohmann::ordered_json::array();
-    for (const Standing* one : group.members) pids.push_back(one->pid);
-    rows.push_back({{"ranks", RanksOf(group.members)},
-                    {"pids", std::move(pids)},
-                    {"moving", group.moving},
-                    {"in", text(first.in)},
-                    {"site", text(first.site)},
-                    {"python_site", text(first.python_site)},
-                    {"step", first.step.number ? nlohmann::ordered_json(*first.step.number) : nullptr},
-                    {"loop", text(first.step.text)}});
-  }
-  json["roll_call"] = std::move(rows);
-  return json;
-}
-
-std::string ToText(const RollCall& call) {
-  std::string out = fmt::format("roll call: {} looks in {:.1f} s\n", call.looks, call.seconds);
-  for (const Group& group : GroupsOf(call))
-    out += diagnosis::Wrapped("  ", fmt::format("{} {}: {}", diagnosis::Capital(Ranks(RanksOf(group.members))),
-                                                group.moving ? "moving" : "standing", InText(*group.members.front())));
-  return out;
 }
 
 }  // namespace ncclwatch::analyzer::attach

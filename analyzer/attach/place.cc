@@ -36,17 +36,28 @@ Wait NativeWait(const Thread& thread) {
     if (frame.kind != Frame::Kind::kNative) continue;
     const std::string& function = frame.function;
     if (RE2::PartialMatch(function, call, &name))
-      wait = {name, IsToOne(name), false, i};
+      wait = {name, IsToOne(name), false, -1, 0, i};
     else if (RE2::PartialMatch(function, fortran, &name))
-      wait = {"MPI_" + name, IsToOne(name), false, i};
+      wait = {"MPI_" + name, IsToOne(name), false, -1, 0, i};
     else if (RE2::FullMatch(function, device))
-      wait = {function, false, true, i};
+      wait = {function, false, true, -1, 0, i};
     else if (RE2::PartialMatch(function, gloo, &name))
-      wait = {name, false, false, i};
+      wait = {name, false, false, -1, 0, i};
     else if (wait.in.empty() && RE2::PartialMatch(function, work))
-      wait = {"Work.wait", false, false, i};
+      wait = {"Work.wait", false, false, -1, 0, i};
   }
   if (absl::StrContains(wait.in, "Init") || absl::StrContains(wait.in, "Finalize")) wait.to_one = false;
+  return wait;
+}
+
+Wait PythonCall(const Frame& frame, std::size_t at) {
+  Wait wait;
+  wait.in = frame.function;
+  wait.to_one = absl::StrContains(frame.function, "send") || absl::StrContains(frame.function, "recv");
+  wait.frame = at;
+  wait.group = frame.group;
+  for (const Frame::Variable& one : frame.numbers)
+    if (wait.to_one && (one.name == "src" || one.name == "dst")) wait.peer = static_cast<int>(one.value);
   return wait;
 }
 
@@ -63,8 +74,7 @@ Wait PythonWait(const Thread& thread) {
       continue;
     }
     if (!absl::EndsWith(frame.file, "/c10d_logger.py") && !absl::EndsWith(frame.file, "/run.py"))
-      wait = {frame.function, absl::StrContains(frame.function, "send") || absl::StrContains(frame.function, "recv"),
-              false, i};
+      wait = PythonCall(frame, i);
   }
   return wait;
 }

@@ -14,7 +14,9 @@ namespace ncclwatch::analyzer::attach {
 struct Wait {
   std::string in;
   bool to_one = false, of_device = false;
-  std::size_t frame = 0;  // the outermost of the call
+  int peer = -1;            // job rank, if to_one and it is known
+  std::uint64_t group = 0;  // address of torch's object; 0: not known
+  std::size_t frame = 0;    // the outermost of the call
 };
 // Of the thread that the program runs in; else of one that works for it, as autograd's and gloo's do.
 Wait WaitOf(const stacks::ProcessStacks& process);

@@ -14,7 +14,9 @@
 #include "analyzer/attach/place.h"
 #include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/dump.h"
+#include "analyzer/stacks/python/groups.h"
 #include "analyzer/stacks/show/fold.h"
 #include "watchdog/rundir/process.h"
 
@@ -25,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using stacks::Frame;
 using stacks::Thread;
 
-constexpr int kLooks = 5;  // until their distances grow no more
+constexpr int kLooks = 5;                          // until their distances grow no more
 constexpr std::chrono::milliseconds kStill{4000};  // a rank that moved before stands still
 constexpr std::size_t kStackTop = 256 << 10;  // bytes of the main thread's stack in which its frames are looked for
 constexpr std::size_t kBefore = 64, kBehind = 512;  // of a return address: saved registers, and the caller's variables
@@ -89,6 +91,14 @@ struct Trail {
   std::string lines, variables;
 };
 
+std::string GroupName(int pid, std::uint64_t object) {
+  stacks::Memory memory(pid);
+  stacks::Modules modules(&memory, nullptr);
+  for (const stacks::python::ProcessGroup& group : stacks::python::ReadGroups(pid, &modules))
+    if (group.object == object) return group.name;
+  return "";
+}
+
 Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* lines) {
   Standing one;
   one.rank = process.rank;
@@ -100,10 +110,14 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   const Thread* const main = MainOf(process);
   if (main == nullptr) return one;
   one.state = main->state;
+  // One that runs and must not be stopped: where it stands is not known.
+  if (main->frames.empty() && one.trouble.empty()) one.trouble = main->trouble;
   const Wait wait = WaitOf(process);
   one.in = wait.in;
   one.to_one = wait.to_one;
   one.of_device = wait.of_device;
+  one.peer = wait.peer;
+  if (wait.group != 0) one.group = GroupName(process.pid, wait.group);
   one.where = stacks::Where(*main);
   one.python_site = PythonSite(*main);
   one.step = StepOf(*main);
@@ -176,6 +190,7 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
         static_cast<double>(TicksOf(process.pid) - history.ticks) / static_cast<double>(sysconf(_SC_CLK_TCK)) / seconds;
     call.ranks.push_back(std::move(one));
   }
+  call.logs = ReadLogs(job);
   return call;
 }
 

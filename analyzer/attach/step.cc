@@ -15,9 +15,9 @@ using stacks::Frame;
 
 // In falling order: what counts all steps, what counts those of an epoch, what may count anything.
 constexpr std::array<std::string_view, 20> kSteps = {
-    "global_step", "iteration",   "iter_num", "step",     "cur_step", "current_step", "step_idx",
-    "batch_idx",   "batch_index", "batch_id", "iter_idx", "it",       "iter",         "batch_num",
-    "micro_step",  "batch",       "idx",      "i",        "n",        "t"};
+    "global_step", "iteration", "iter_num", "step", "cur_step", "current_step", "step_idx",   "batch_idx",
+    "batch_index", "batch_id",  "iter_idx", "it",   "iter",     "batch_num",    "micro_step", "batch",
+    "idx",         "i",         "n",        "t"};
 constexpr std::array<std::string_view, 5> kEpochs = {"epoch", "current_epoch", "cur_epoch", "epoch_idx", "epoch_num"};
 
 using Number = Frame::Variable;

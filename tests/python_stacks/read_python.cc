@@ -179,7 +179,8 @@ int Corrupt(int pid, int times, std::uint32_t seed) {
     // Where it says its layout, damage to that first.
     const python::SaidLayout said = python::ReadLayout(&damaging, runtime.address);
     const python::Layout& layout = said.layout && i % 4 == 0 ? *said.layout : *runtime.layout;
-    const python::Stacks stacks = python::ReadThreads(&damaging, layout, runtime.address, tasks, python::Want::kVariables);
+    const python::Stacks stacks =
+        python::ReadThreads(&damaging, layout, runtime.address, tasks, python::Want::kVariables);
     longest = std::max(longest, Milliseconds(Clock::now() - begin));
     most = std::max(most, damaging.reads());
     threads += stacks.threads.size();
@@ -233,6 +234,7 @@ int main(int argc, char** argv) {
   if (what == "loop" && argc > 3) return Loop(number, std::atoi(argv[3]), argc > 4 ? std::atoi(argv[4]) : 0);
   if (what == "corrupt" && argc > 4)
     return Corrupt(number, std::atoi(argv[3]), static_cast<std::uint32_t>(std::atol(argv[4])));
-  std::fprintf(stderr, "usage: read_python dump PID | variables PID | loop PID N [MS] | corrupt PID N SEED | lines MINOR\n");
+  std::fprintf(stderr,
+               "usage: read_python dump PID | variables PID | loop PID N [MS] | corrupt PID N SEED | lines MINOR\n");
   return 2;
 }

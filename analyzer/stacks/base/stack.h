@@ -26,7 +26,7 @@ struct Frame {
 
   // kPython
   std::string file;
-  int line = 0;  // 0 unknown
+  int line = 0;                   // 0 unknown
   std::vector<Variable> numbers;  // local variables, if they were asked for
   std::uint64_t group = 0;        // address of the object in its variable `group`
 };

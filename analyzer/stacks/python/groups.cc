@@ -103,6 +103,7 @@ std::vector<Group> Groups::List() {
     const auto members = objects_.Items(item.value, kMostRanks);
     if (!members || members->empty()) continue;
     Group group{item.key, {}};
+    group.facts.object = item.key;
     group.facts.size = static_cast<std::uint32_t>(members->size());
     Describe(&group);
     groups.push_back(std::move(group));
@@ -173,8 +174,9 @@ std::vector<ProcessGroup> Groups::Read(const std::vector<std::uint64_t>& handles
   NameByPlaces(&groups);
   std::vector<std::uint64_t> origins;
   for (const Group& group : groups) origins.push_back(group.object);
-  for (const auto& [handle, group] : Owners(memory_, &objects_, origins, handles))
-    groups[group].facts.handles.push_back(handle);
+  if (!handles.empty())
+    for (const auto& [handle, group] : Owners(memory_, &objects_, origins, handles))
+      groups[group].facts.handles.push_back(handle);
   std::vector<ProcessGroup> facts;
   for (Group& group : groups) {
     std::sort(group.facts.handles.begin(), group.facts.handles.end());

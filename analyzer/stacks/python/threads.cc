@@ -234,8 +234,12 @@ bool Walk::Name(const RawStack& raw, Thread* thread) {
       return false;
     }
     if (code->IsInterpreters()) continue;
-    thread->frames.push_back({code->function, code->file,
-                              objects_.LineOf(frame.code, *code, frame.instruction, frame.copy), frame.entry, {}, 0});
+    thread->frames.push_back({code->function,
+                              code->file,
+                              objects_.LineOf(frame.code, *code, frame.instruction, frame.copy),
+                              frame.entry,
+                              {},
+                              0});
     if (want_ == Want::kVariables) ReadVariables(memory_, &objects_, frame.address, frame.code, &thread->frames.back());
   }
   return raw.trouble.empty();

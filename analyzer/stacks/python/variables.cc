@@ -23,7 +23,8 @@ std::vector<Item> Locals(Reader* memory, Objects* objects, std::uint64_t frame, 
   if (!memory->Read(begin, values.data(), values.size() * kWord)) return {};
   std::vector<Item> items;
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (const std::uint64_t value = values[i] & ~cpython::kStackRefTag; value != 0) items.push_back({(*names)[i], value});
+    if (const std::uint64_t value = values[i] & ~cpython::kStackRefTag; value != 0)
+      items.push_back({(*names)[i], value});
   return items;
 }
 
@@ -38,9 +39,10 @@ void ReadVariables(Reader* memory, Objects* objects, std::uint64_t frame, std::u
   for (Item item : to->function == kModule ? Globals(objects, frame) : Locals(memory, objects, frame, code)) {
     // A variable that an inner function uses.
     if (objects->IsA(item.value, "cell"))
-      item.value = memory->Value<std::uint64_t>(item.value + static_cast<std::uint64_t>(
-                                                                 objects->layout()[cpython::kObjectBytes]))
-                       .value_or(0);
+      item.value =
+          memory
+              ->Value<std::uint64_t>(item.value + static_cast<std::uint64_t>(objects->layout()[cpython::kObjectBytes]))
+              .value_or(0);
     const auto number = objects->Number(item.value);
     const bool group = !number && objects->IsA(item.value, "ProcessGroup");
     if (!number && !group) continue;
