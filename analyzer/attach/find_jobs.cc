@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
@@ -208,6 +209,14 @@ void AddRanks(const std::vector<const Seen*>& seen, RunningJob* job) {
   std::sort(job->ranks.begin(), job->ranks.end(), by_rank);
 }
 
+double AgeOfYoungest(const std::vector<RankProcess>& ranks) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  std::uint64_t youngest = 0;
+  for (const RankProcess& one : ranks) youngest = std::max(youngest, one.start_time);
+  return static_cast<double>(now.tv_sec) - static_cast<double>(youngest) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 // Workers without a rank in their environment: several children of one process that are alike, or have titles.
 bool AreWorkers(const std::vector<const Seen*>& seen) {
   const bool titled = std::all_of(seen.begin(), seen.end(), [](const Seen* one) { return !one->titled.empty(); });
@@ -234,6 +243,7 @@ std::vector<RunningJob> Grouped(const std::vector<Seen>& all) {
     job.launched = seen.front()->place.local_world_size;
     job.slurm_job = seen.front()->slurm_job;
     AddRanks(OneOfEachRank(seen), &job);
+    job.age_s = AgeOfYoungest(job.ranks);
     jobs.push_back(std::move(job));
   }
   return jobs;

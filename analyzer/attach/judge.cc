@@ -19,6 +19,7 @@ using diagnosis::Kind;
 using diagnosis::Ranks;
 
 constexpr double kLikelyAfter_s = 3;  // all stood still for so long, and who is missing did nothing either
+constexpr double kStarted_s = 10;     // after the others, a rank has been started too
 constexpr double kBusy = 0.05;        // of a processor
 
 std::string PlaceOf(const Standing& one) { return one.python_site.empty() ? one.site : one.python_site; }
@@ -135,7 +136,8 @@ class Judgement {
   Judgement(const RunningJob& job, const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
     std::set<int> seen;
     for (const Standing& one : call.ranks) seen.insert(one.rank);
-    for (int rank = 0; rank < job.world_size && job.launched == job.world_size; ++rank)
+    const bool complete = job.launched == job.world_size && job.age_s >= kStarted_s;
+    for (int rank = 0; rank < job.world_size && complete; ++rank)
       if (!seen.contains(rank)) gone_.push_back(rank);
     for (const Standing& one : call.ranks) {
       if (!one.trouble.empty() && one.state != 'D') continue;
@@ -292,8 +294,10 @@ class Judgement {
   std::optional<Finding> AllInOne() {
     const Standing& first = *waiting_.front();
     if (waiting_.size() < 2 || call_.seconds < kLikelyAfter_s) return std::nullopt;
-    Finding finding = Begin(first.to_one ? Kind::kDeadlock : Kind::kTransportStall, Certainty::kSuspected,
-                            first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
+    const bool at_start = first.in.find("Init") != std::string::npos || first.in.find("init") != std::string::npos;
+    const Kind kind = first.to_one ? Kind::kDeadlock : at_start ? Kind::kInitializationHang : Kind::kTransportStall;
+    Finding finding =
+        Begin(kind, Certainty::kSuspected, first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
     finding.summary = fmt::format("All {} ranks stand still in {}.", waiting_.size(), InText(first));
     finding.next_steps.emplace_back(first.to_one
                                         ? "look for a cycle: each rank receives before it sends"
@@ -322,6 +326,8 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
   if (job.by_age) notes.emplace_back("nothing tells the ranks of these processes: they are numbered by start time");
   if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankProcess& one) { return one.watched; }))
     notes.emplace_back("ncclwatch is in these processes: `ncclwatch diagnose` knows more");
+  if (std::all_of(call.ranks.begin(), call.ranks.end(), [](const auto& one) { return one.of_device && !one.moving; }))
+    notes.emplace_back("all ranks wait for their GPUs: what runs there is not seen from outside");
   for (const Standing& one : call.ranks)
     if (!one.trouble.empty()) notes.push_back(fmt::format("rank {} (pid {}): {}", one.rank, one.pid, one.trouble));
 }

@@ -25,6 +25,7 @@ bool IsToOne(std::string_view call) {
 Wait NativeWait(const Thread& thread) {
   static const RE2 call(R"(^P?(MPI_[A-Z][a-z]\w*|nccl[A-Z]\w+)$)");
   static const RE2 fortran(R"(^p?mpi_([a-z]\w+?)_{1,2}$)");
+  static const RE2 jumped_to(R"(^ompi_mpi_(init|finalize)$)");  // of MPI_Init and MPI_Finalize no frame is left
   static const RE2 device(R"(^(?:cuda|cu)(?:Stream|Event|Ctx|Device)Synchronize(?:_v2)?$)");
   static const RE2 gloo(
       R"(^gloo::(?:\(anonymous namespace\)::)?(allreduce|broadcast|allgatherv?|barrier|reduce|scatter|gatherv?|alltoallv?|reduce_scatter)\b)");
@@ -39,6 +40,8 @@ Wait NativeWait(const Thread& thread) {
       wait = {name, IsToOne(name), false, -1, 0, i};
     else if (RE2::PartialMatch(function, fortran, &name))
       wait = {"MPI_" + name, IsToOne(name), false, -1, 0, i};
+    else if (RE2::FullMatch(function, jumped_to, &name))
+      wait = {name == "init" ? "MPI_Init" : "MPI_Finalize", false, false, -1, 0, i};
     else if (RE2::FullMatch(function, device))
       wait = {function, false, true, -1, 0, i};
     else if (RE2::PartialMatch(function, gloo, &name))

@@ -169,7 +169,11 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   const auto began = Clock::now();
   std::map<int, History> histories;
   auto pause = limit / 12;
-  for (auto last = began, now = began; call.looks < 2 || now - began < limit || IsSettling(histories, last);) {
+  const auto is_enough = [&](Clock::time_point last, Clock::time_point now) {
+    const auto took = now - began;
+    return call.looks >= 2 && took >= limit && (took >= 2 * limit || !IsSettling(histories, last));
+  };
+  for (auto last = began, now = began; !is_enough(last, now);) {
     if (call.looks > 0) std::this_thread::sleep_for(pause);
     if (call.looks + 1 < kLooks) pause += pause / 2;
     call.last = stacks::ReadAll(targets, options).processes;

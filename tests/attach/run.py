@@ -179,7 +179,9 @@ torch_cases()
 def more_torch_cases():
     for how in ("pipeline", "fsdp"):
         for fault in ("loader", "handler", "checkpoint", "skipped"):
-            def one(sandbox, how=f"{how}-{fault}", mark=f"# {fault.upper()}"):
+            mark = "# EXTRA" if (how, fault) == ("fsdp", "skipped") else f"# {fault.upper()}"
+
+            def one(sandbox, how=f"{how}-{fault}", mark=mark):
                 one_torch_job(sandbox, how, [1], mark, "pipeline.py", 6)
             one.__name__ = f"torch_{how}_{fault}"
             soak_case(one)

@@ -1,4 +1,6 @@
-"""A pipeline of four stages, or fully sharded data parallel, on gloo; in step 6 one rank does as the first argument says."""
+"""A pipeline of four stages, or fully sharded data parallel, on gloo; in step 6 one rank does as the first argument says.
+
+With `skipped` it makes a barrier in place of its send, or before the others' next collective."""
 
 import os
 import sys
@@ -54,7 +56,7 @@ def sharded(rank):
         optimizer.step()
         optimizer.zero_grad()
         if FAULT == "skipped" and step == STEP and rank == 1:
-            dist.barrier()  # SKIPPED
+            dist.barrier()  # EXTRA
         fault(step, rank, "checkpoint")
 
 
