@@ -85,6 +85,8 @@ def verdict(sandbox, pid, wanted):
 
     def look():
         done = attach(sandbox, "--json", pid)
+        if done.status == 3:
+            return False  # it is still starting
         said[:] = [json.loads(done.out), done.status]
         check_equal(done.status, 1 if said[0]["findings"] else 0, f"{done}: status")
         return not wanted or said[0]["findings"]
