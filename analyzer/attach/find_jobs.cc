@@ -9,11 +9,15 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "analyzer/console/units.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
+#include "analyzer/stacks/python/groups.h"
 #include "watchdog/rundir/launcher.h"
 #include "watchdog/rundir/process.h"
 
@@ -30,8 +34,10 @@ struct Seen {
   rundir::Place place;  // launcher kNone: it has no rank in its environment
   rundir::Instance instance;
   std::string name;
-  std::optional<int> titled;  // the rank in its title
+  std::string slurm_job;
+  std::vector<int> titled;  // numbers in its title
   bool watched = false;
+  bool early = false;  // it has a rank, but none of the libraries yet: it is still importing, or is a shell
 };
 
 struct Libraries {
@@ -63,17 +69,18 @@ bool HoldsDevice(int pid) {
   return holds;
 }
 
-// "VLLM::Worker_TP1", "sglang::scheduler_TP3", "ray::RayWorkerWrapper" with a rank in it.
-std::optional<int> RankInTitle(int pid) {
-  static const RE2 pattern(R"((?i)(?:worker|scheduler|rank|actor)\w*?[_ :=-](?:[TPDE]P|rank)?[_ :=-]?(\d+))");
+// "VLLM::Worker_DP0_TP1", "sglang::scheduler_TP3": the numbers of the axes. Empty: no such title.
+std::vector<int> PlaceInTitle(int pid) {
+  static const RE2 pattern(R"((?i)::(?:worker|scheduler|rank|actor)((?:[_ :=-]*[A-Z]{2,4}[_ :=-]?\d+|[_ :=-]+\d+)+))");
+  static const RE2 number(R"((\d+))");
   std::string title = rundir::ReadSmall(fmt::format("/proc/{}/cmdline", pid), 4096).value_or("");
   std::replace(title.begin(), title.end(), '\0', ' ');
-  int rank = 0;
   const std::string_view first(title.data(), std::min<std::size_t>(title.size(), 200));
-  if (first.find("::") == std::string_view::npos ||
-      !RE2::PartialMatch(re2::StringPiece(first.data(), first.size()), pattern, &rank))
-    return std::nullopt;
-  return rank;
+  re2::StringPiece axes;
+  std::vector<int> numbers;
+  if (!RE2::PartialMatch(re2::StringPiece(first.data(), first.size()), pattern, &axes)) return numbers;
+  for (int one = 0; RE2::FindAndConsume(&axes, number, &one);) numbers.push_back(one);
+  return numbers;
 }
 
 std::string NameOf(const rundir::Place& place, const std::string& environment, const rundir::Instance& instance) {
@@ -88,12 +95,15 @@ std::string NameOf(const rundir::Place& place, const std::string& environment, c
 std::optional<Seen> SeenAt(int pid) {
   const auto stat = rundir::StatOf(pid);
   if (!stat || stat->state == 'Z' || pid == getpid()) return std::nullopt;
-  const Libraries libraries = LibrariesOf(pid);
-  if (!libraries.any && !HoldsDevice(pid)) return std::nullopt;
-  Seen seen{pid, *stat, {}, {}, "", std::nullopt, libraries.watched};
   const std::string environment = rundir::EnvironmentOf(pid).value_or("");
+  Seen seen{pid, *stat};
   seen.place = rundir::PlaceFrom([&](std::string_view name) { return rundir::Find(environment, name); });
-  seen.titled = RankInTitle(pid);
+  const Libraries libraries = LibrariesOf(pid);
+  seen.watched = libraries.watched;
+  seen.early = !libraries.any && !HoldsDevice(pid);
+  if (seen.early && seen.place.launcher == rundir::Launcher::kNone) return std::nullopt;
+  seen.slurm_job = rundir::Find(environment, "SLURM_JOB_ID").value_or("");
+  seen.titled = PlaceInTitle(pid);
   seen.instance = seen.place.launcher == rundir::Launcher::kNone ? rundir::Instance{stat->parent, 0}
                                                                  : rundir::InstanceOf(pid, seen.place);
   seen.name = NameOf(seen.place, environment, seen.instance);
@@ -132,32 +142,91 @@ bool IsOfAnother(const Seen& one, const std::map<int, const Seen*>& all) {
   return false;
 }
 
+// Of the processes with one rank the one that has the libraries, or else the youngest: a shell starts what it is to
+// run.
+std::vector<const Seen*> OneOfEachRank(const std::vector<const Seen*>& seen) {
+  std::vector<const Seen*> kept;
+  for (const Seen* one : seen) {
+    const bool replaced = one->early && std::any_of(seen.begin(), seen.end(), [&](const Seen* other) {
+                            return other != one && other->place.rank == one->place.rank &&
+                                   (!other->early || std::pair(other->stat.start_time, other->pid) >
+                                                         std::pair(one->stat.start_time, one->pid));
+                          });
+    if (!replaced) kept.push_back(one);
+  }
+  return kept;
+}
+
+// Whether all know the ranks that torch.distributed has given them, which are then taken. Ray sets RANK while the
+// process runs, and vLLM never.
+bool TakeRanksOfTorch(RunningJob* job) {
+  std::set<int> ranks;
+  std::vector<RankProcess> known;
+  std::uint32_t world = 0;
+  for (RankProcess one : job->ranks) {
+    stacks::Memory memory(one.pid);
+    stacks::Modules modules(&memory, nullptr);
+    const auto groups = stacks::python::ReadGroups(one.pid, &modules);
+    const auto largest =
+        std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
+    if (largest == groups.end() || largest->rank < 0) continue;
+    world = std::max(world, largest->size);
+    one.rank = largest->rank;
+    if (!ranks.insert(one.rank).second) return false;
+    known.push_back(one);
+  }
+  if (known.size() < 2) return false;
+  job->ranks = std::move(known);
+  job->world_size = static_cast<int>(world);
+  return true;
+}
+
 void AddRanks(const std::vector<const Seen*>& seen, RunningJob* job) {
-  for (const Seen* one : seen)
-    job->ranks.push_back({one->pid, one->stat.start_time,
-                          one->place.rank >= 0 ? one->place.rank : one->titled.value_or(-1), one->place.local_rank,
-                          one->watched});
-  const auto by_age = [](const RankProcess& a, const RankProcess& b) {
-    return std::pair(a.start_time, a.pid) < std::pair(b.start_time, b.pid);
-  };
+  std::set<std::vector<int>> titles;
   std::set<int> told;
-  for (const RankProcess& one : job->ranks) told.insert(one.rank);
-  job->by_age = told.contains(-1) || told.size() < job->ranks.size();
-  std::sort(job->ranks.begin(), job->ranks.end(), by_age);
-  if (job->by_age)
-    for (std::size_t i = 0; i < job->ranks.size(); ++i) job->ranks[i].rank = static_cast<int>(i);
-  std::sort(job->ranks.begin(), job->ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  for (const Seen* one : seen) {
+    job->ranks.push_back({one->pid, one->stat.start_time, one->place.rank, one->place.local_rank, one->watched});
+    titles.insert(one->titled);
+    told.insert(one->place.rank);
+  }
+  const auto by_rank = [](const RankProcess& a, const RankProcess& b) { return a.rank < b.rank; };
+  if ((told.contains(-1) || told.size() < seen.size()) && !TakeRanksOfTorch(job)) {
+    // By their titles, or else by age.
+    job->by_age = titles.size() < seen.size();
+    std::vector<std::pair<std::vector<int>, std::size_t>> order;
+    for (std::size_t i = 0; i < seen.size(); ++i) order.push_back({seen[i]->titled, i});
+    std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+      const auto age = [&](const auto& one) {
+        return std::pair(seen[one.second]->stat.start_time, seen[one.second]->pid);
+      };
+      return job->by_age ? age(a) < age(b) : a.first < b.first;
+    });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const bool is_rank = !job->by_age && order[i].first.size() == 1;
+      job->ranks[order[i].second].rank = is_rank ? order[i].first.front() : static_cast<int>(i);
+    }
+  }
+  std::sort(job->ranks.begin(), job->ranks.end(), by_rank);
+}
+
+double AgeOfYoungest(const std::vector<RankProcess>& ranks) {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  std::uint64_t youngest = 0;
+  for (const RankProcess& one : ranks) youngest = std::max(youngest, one.start_time);
+  return static_cast<double>(now.tv_sec) - static_cast<double>(youngest) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 // Workers without a rank in their environment: several children of one process that are alike, or have titles.
 bool AreWorkers(const std::vector<const Seen*>& seen) {
-  const bool titled = std::all_of(seen.begin(), seen.end(), [](const Seen* one) { return one->titled.has_value(); });
+  const bool titled = std::all_of(seen.begin(), seen.end(), [](const Seen* one) { return !one->titled.empty(); });
   return titled || seen.size() > 1;
 }
 
 std::vector<RunningJob> Grouped(const std::vector<Seen>& all) {
   std::map<int, const Seen*> by_pid;
-  for (const Seen& one : all) by_pid[one.pid] = &one;
+  for (const Seen& one : all)
+    if (!one.early) by_pid[one.pid] = &one;
   std::map<std::tuple<int, rundir::Launcher, int>, std::vector<const Seen*>> groups;
   for (const Seen& one : all)
     if (!IsOfAnother(one, by_pid)) groups[{one.instance.pid, one.place.launcher, one.place.world_size}].push_back(&one);
@@ -167,10 +236,14 @@ std::vector<RunningJob> Grouped(const std::vector<Seen>& all) {
     const bool of_a_rank =
         by_pid.contains(std::get<0>(key)) && by_pid[std::get<0>(key)]->place.launcher != rundir::Launcher::kNone;
     if (std::get<1>(key) == rundir::Launcher::kNone && (of_a_rank || !AreWorkers(seen))) continue;
+    if (std::all_of(seen.begin(), seen.end(), [](const Seen* one) { return one->early; })) continue;
     RunningJob job;
     job.name = seen.front()->name;
     job.world_size = seen.front()->place.world_size;
-    AddRanks(seen, &job);
+    job.launched = seen.front()->place.local_world_size;
+    job.slurm_job = seen.front()->slurm_job;
+    AddRanks(OneOfEachRank(seen), &job);
+    job.age_s = AgeOfYoungest(job.ranks);
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -197,10 +270,10 @@ std::vector<RunningJob> JobsOf(const std::vector<int>& pids, uid_t user) {
   if (asked.empty()) return jobs;
   RunningJob named;
   named.name = "the named processes";
-  named.by_age = true;
   for (const int pid : asked)
     if (const auto stat = rundir::StatOf(pid))
       named.ranks.push_back({pid, stat->start_time, static_cast<int>(named.ranks.size()), -1, false});
+  named.by_age = !TakeRanksOfTorch(&named);
   if (!named.ranks.empty()) jobs.push_back(std::move(named));
   return jobs;
 }

@@ -20,6 +20,9 @@ struct RankProcess {
 struct RunningJob {
   std::string name;                // "torchrun 4f1c", "slurm 4711.0", "processes of mpirun (pid 12)"
   int world_size = 0;              // 0: not known
+  int launched = 0;                // ranks started on this machine; 0: not known
+  double age_s = 0;                // of its youngest rank
+  std::string slurm_job;           // empty: none of Slurm's
   bool by_age = false;             // nothing tells the ranks: they are numbered by start time
   std::vector<RankProcess> ranks;  // of this machine, by rank
 };

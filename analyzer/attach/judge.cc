@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
 #include "core/model/text.h"
-#include "core/report/render.h"
 #include "core/report/where.h"
 
 namespace ncclwatch::analyzer::attach {
@@ -20,6 +19,7 @@ using diagnosis::Kind;
 using diagnosis::Ranks;
 
 constexpr double kLikelyAfter_s = 3;  // all stood still for so long, and who is missing did nothing either
+constexpr double kStarted_s = 10;     // after the others, a rank has been started too
 constexpr double kBusy = 0.05;        // of a processor
 
 std::string PlaceOf(const Standing& one) { return one.python_site.empty() ? one.site : one.python_site; }
@@ -35,11 +35,13 @@ std::vector<int> RanksOf(const Members& members) {
   return ranks;
 }
 
-// "all_reduce at train (train.py:24)"
-std::string InText(const Standing& one) {
-  const std::string place = PlaceOf(one);
-  if (one.in.empty()) return place.empty() ? "a place that could not be read" : place;
-  return place.empty() ? one.in : one.in + ", called from " + place;
+// Empty: there are none.
+std::string LogsText(const Logs& logs) {
+  if (logs.files == 0) return "";
+  const std::string age =
+      fmt::format("the job last wrote into {} {:.0f} s ago",
+                  logs.files == 1 ? "its log" : fmt::format("its {} logs", logs.files), logs.silent_s);
+  return logs.cause.empty() ? age : age + "; the first failure there: " + logs.cause;
 }
 
 void AddCulprits(const Members& members, Finding* finding) {
@@ -72,11 +74,73 @@ diagnosis::CallSummary RowOf(const Members& members, double seconds) {
   return row;
 }
 
+// Ranks by where their ways through the program part, or by the steps in which they make the same collective.
+struct Parting {
+  std::vector<Members> groups;
+  std::size_t largest = 0;
+  bool ordered = false;  // in one function: the groups stand in its order
+};
+
+Parting PartingOf(const Members& members) {
+  const auto spot_at = [](const Standing& one, std::size_t level) {
+    return level < one.path.size() ? one.path[level] : Spot{};
+  };
+  std::size_t level = 0, deepest = 0;
+  for (const Standing* one : members) deepest = std::max(deepest, one->path.size());
+  const auto all_at_one_spot = [&] {
+    return std::all_of(members.begin(), members.end(),
+                       [&](const Standing* one) { return spot_at(*one, level) == spot_at(*members.front(), level); });
+  };
+  while (level < deepest && all_at_one_spot()) ++level;
+  // On one way their calls, groups and steps may differ. Stages of a pipeline are at different steps rightly.
+  std::map<std::tuple<std::string, std::int64_t, std::string>, Members> groups;
+  for (const Standing* one : members) {
+    const Spot spot = spot_at(*one, level);
+    const std::string call = one->in + "/" + one->group + (one->to_one ? "" : "/" + one->step.text);
+    groups[{spot.function, spot.at, level < deepest ? "" : call}].push_back(one);
+  }
+  Parting parting;
+  parting.ordered = level < deepest;
+  for (const auto& [key, group] : groups) {
+    if (group.size() > (parting.groups.empty() ? 0 : parting.groups[parting.largest].size()))
+      parting.largest = parting.groups.size();
+    parting.groups.push_back(group);
+    parting.ordered = parting.ordered && std::get<0>(key) == std::get<0>(groups.begin()->first);
+  }
+  return parting;
+}
+
+// If all that wait for messages say from whom: whoever does not, and is waited for, or a cycle of those who do.
+Members EndOfChain(const Members& members) {
+  std::map<int, const Standing*> by_rank;
+  for (const Standing* one : members) by_rank[one->rank] = one;
+  const Standing* at = nullptr;
+  for (const Standing* one : members) {
+    if (one->to_one && one->peer < 0) return {};
+    if (one->to_one) at = one;
+  }
+  if (at == nullptr) return {};
+  std::vector<const Standing*> way;
+  while (at->to_one) {
+    if (const auto seen = std::find(way.begin(), way.end(), at); seen != way.end()) return Members(seen, way.end());
+    way.push_back(at);
+    const auto next = by_rank.find(at->peer);
+    if (next == by_rank.end()) return {};
+    at = next->second;
+  }
+  return {at};
+}
+
 class Judgement {
  public:
-  Judgement(const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
+  Judgement(const RunningJob& job, const RollCall& call, std::int64_t now_ns) : call_(call), now_ns_(now_ns) {
+    std::set<int> seen;
+    for (const Standing& one : call.ranks) seen.insert(one.rank);
+    const bool complete = job.launched == job.world_size && job.age_s >= kStarted_s;
+    for (int rank = 0; rank < job.world_size && complete; ++rank)
+      if (!seen.contains(rank)) gone_.push_back(rank);
     for (const Standing& one : call.ranks) {
-      if (!one.trouble.empty()) continue;
+      if (!one.trouble.empty() && one.state != 'D') continue;
       if (IsStopped(one))
         stopped_.push_back(&one);
       else
@@ -86,11 +150,16 @@ class Judgement {
 
   std::optional<Finding> Find() {
     if (!stopped_.empty()) return Stopped();
-    // The device's own work may take long; who waits for it waits for no rank.
-    std::erase_if(waiting_, [](const Standing* one) { return one->of_device; });
+    if (!gone_.empty() && !waiting_.empty()) return Gone();
     if (waiting_.empty()) return std::nullopt;
-    if (!elsewhere_.empty()) return elsewhere_.size() <= waiting_.size() ? std::optional(Missing()) : std::nullopt;
-    return Apart();
+    // The device's own work may take long; who waits for it waits for no rank, unless another one does nothing at all.
+    const bool for_devices =
+        std::all_of(waiting_.begin(), waiting_.end(), [](const auto* one) { return one->of_device; });
+    if (!elsewhere_.empty()) {
+      const bool missing = elsewhere_.size() <= waiting_.size() && (!for_devices || AreIdle(elsewhere_));
+      return missing ? std::optional(Missing(for_devices)) : std::nullopt;
+    }
+    return Apart(for_devices);
   }
 
  private:
@@ -107,7 +176,20 @@ class Judgement {
     finding.evidence.push_back(
         fmt::format("roll call: {} looks in {:.1f} s; {} of {} ranks stood still in a call that waits for others",
                     call_.looks, call_.seconds, waiting_.size(), call_.ranks.size()));
+    AddSteps(&finding);
+    if (const std::string logs = LogsText(call_.logs); !logs.empty()) finding.evidence.push_back(logs);
     return finding;
+  }
+
+  // Only where they differ.
+  void AddSteps(Finding* finding) const {
+    std::map<std::string, Members> by_step;
+    for (const Standing& one : call_.ranks)
+      if (!one.step.text.empty()) by_step[one.step.text].push_back(&one);
+    if (by_step.size() < 2) return;
+    std::vector<std::string> texts;
+    for (const auto& [step, members] : by_step) texts.push_back(Ranks(RanksOf(members)) + " at " + step);
+    finding->evidence.push_back("the ranks are at different steps: " + diagnosis::Join(texts, "; "));
   }
 
   std::string WaitersText() const {
@@ -130,10 +212,29 @@ class Judgement {
     return finding;
   }
 
-  Finding Missing() {
-    const bool still = std::all_of(elsewhere_.begin(), elsewhere_.end(),
-                                   [](const Standing* one) { return !one->moving && one->busy < kBusy; });
-    const bool sure = still && call_.seconds >= kLikelyAfter_s;
+  static bool AreIdle(const Members& members) {
+    return std::all_of(members.begin(), members.end(),
+                       [](const Standing* one) { return !one->moving && one->busy < kBusy; });
+  }
+
+  // Nobody on this machine has their rank in its environment, and all ranks were started here.
+  Finding Gone() const {
+    Finding finding = Begin(Kind::kDeadRank, Certainty::kSuspected, {}, waiting_);
+    finding.culprits = gone_;
+    for (const int rank : gone_) {
+      diagnosis::Culprit culprit;
+      culprit.rank = rank;
+      culprit.host = culprit.node = waiting_.front()->host;
+      finding.culprit_details.push_back(std::move(culprit));
+    }
+    finding.summary = fmt::format("{} {} not running any more, and the others wait: {}.",
+                                  diagnosis::Capital(Ranks(gone_)), gone_.size() == 1 ? "is" : "are", WaitersText());
+    finding.next_steps.emplace_back("look at the end of its log, and in the kernel log for the OOM killer");
+    return finding;
+  }
+
+  Finding Missing(bool for_devices) {
+    const bool sure = AreIdle(elsewhere_) && call_.seconds >= kLikelyAfter_s && !for_devices;
     Finding finding =
         Begin(Kind::kMissingParticipant, sure ? Certainty::kLikely : Certainty::kSuspected, elsewhere_, waiting_);
     const Standing& first = *elsewhere_.front();
@@ -144,33 +245,48 @@ class Judgement {
     for (const Standing* one : elsewhere_)
       finding.evidence.push_back(fmt::format("rank {} {}, and used {:.0f} % of a processor", one->rank,
                                              one->moving ? "moves" : "stood still", 100 * one->busy));
-    AddSteps(first, &finding);
+    AddNextSteps(first, &finding);
     return finding;
   }
 
-  // All wait, in different calls. Most are right; where there is no majority each waits for the other.
-  std::optional<Finding> Apart() {
-    std::map<std::pair<std::string, std::string>, Members> by_place;
-    for (const Standing* one : waiting_) by_place[{one->in, PlaceOf(*one)}].push_back(one);
-    if (by_place.size() == 1) return AllInOne();
-    std::vector<Members> groups;
-    for (const auto& [place, members] : by_place) groups.push_back(members);
-    std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
-    const bool majority = 2 * groups[0].size() > waiting_.size();
-    Members odd, usual = groups[0];
-    for (std::size_t i = majority ? 1 : 0; i < groups.size(); ++i)
-      odd.insert(odd.end(), groups[i].begin(), groups[i].end());
-    if (!majority) usual.clear();
-    std::sort(odd.begin(), odd.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
-    Finding finding = Begin(majority ? Kind::kMissingParticipant : Kind::kDeadlock, Certainty::kSuspected, odd, usual);
-    finding.summary =
-        majority ? fmt::format("{} {} in another call than most: {}.", diagnosis::Capital(Ranks(finding.culprits)),
-                               odd.size() == 1 ? "waits" : "wait", WaitersText())
-                 : fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
+  // All wait, in different places. Most are right. Without a majority those are behind that stand earlier in the same
+  // function; if that tells nothing each waits for the other.
+  std::optional<Finding> Apart(bool for_devices) {
+    const Parting parting = PartingOf(waiting_);
+    if (parting.groups.size() < 2 && EndOfChain(waiting_).empty()) return for_devices ? std::nullopt : AllInOne();
+    const std::size_t most = parting.groups[parting.largest].size();
+    const bool majority = 2 * most > waiting_.size(), behind = !majority && parting.ordered;
+    if (for_devices && !majority) return std::nullopt;
+    Members odd, usual;
+    for (std::size_t i = 0; i < parting.groups.size(); ++i) {
+      const bool right = majority ? i == parting.largest : behind && i > 0;
+      Members& to = right ? usual : odd;
+      to.insert(to.end(), parting.groups[i].begin(), parting.groups[i].end());
+    }
+    if (const Members end = EndOfChain(waiting_); !end.empty()) {
+      odd = end;
+      usual.clear();
+      for (const Standing* one : waiting_)
+        if (std::find(odd.begin(), odd.end(), one) == odd.end()) usual.push_back(one);
+    }
+    for (Members* members : {&odd, &usual})
+      std::sort(members->begin(), members->end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+    const bool messages = std::all_of(odd.begin(), odd.end(), [](const auto* one) { return one->to_one; });
+    const Kind kind = usual.empty() || (messages && odd.size() > 1) ? Kind::kDeadlock
+                      : messages                                    ? Kind::kPointToPointMismatch
+                                                                    : Kind::kMissingParticipant;
+    Finding finding = Begin(kind, Certainty::kSuspected, odd, usual);
+    const std::string who = diagnosis::Capital(Ranks(finding.culprits)) + (odd.size() == 1 ? " waits" : " wait");
+    if (usual.empty())
+      finding.summary = fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
+    else if (behind)
+      finding.summary = fmt::format("{} in an earlier call than the others: {}.", who, WaitersText());
+    else
+      finding.summary = fmt::format("{} in another call than most: {}.", who, WaitersText());
     finding.next_steps.emplace_back(
         "compare how they came there: a branch on the rank around a call, another order of calls, or an exception that "
         "one of them caught");
-    AddSteps(*odd.front(), &finding);
+    AddNextSteps(*odd.front(), &finding);
     return finding;
   }
 
@@ -178,8 +294,10 @@ class Judgement {
   std::optional<Finding> AllInOne() {
     const Standing& first = *waiting_.front();
     if (waiting_.size() < 2 || call_.seconds < kLikelyAfter_s) return std::nullopt;
-    Finding finding = Begin(first.to_one ? Kind::kDeadlock : Kind::kTransportStall, Certainty::kSuspected,
-                            first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
+    const bool at_start = first.in.find("Init") != std::string::npos || first.in.find("init") != std::string::npos;
+    const Kind kind = first.to_one ? Kind::kDeadlock : at_start ? Kind::kInitializationHang : Kind::kTransportStall;
+    Finding finding =
+        Begin(kind, Certainty::kSuspected, first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
     finding.summary = fmt::format("All {} ranks stand still in {}.", waiting_.size(), InText(first));
     finding.next_steps.emplace_back(first.to_one
                                         ? "look for a cycle: each rank receives before it sends"
@@ -188,7 +306,7 @@ class Judgement {
     return finding;
   }
 
-  static void AddSteps(const Standing& first, Finding* finding) {
+  static void AddNextSteps(const Standing& first, Finding* finding) {
     finding->next_steps.push_back(
         fmt::format("see all its threads: `ncclwatch stacks --each {}` on {}", first.pid, first.host));
     finding->next_steps.emplace_back(
@@ -198,6 +316,7 @@ class Judgement {
   const RollCall& call_;
   const std::int64_t now_ns_;
   Members waiting_, elsewhere_, stopped_;
+  std::vector<int> gone_;
 };
 
 void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis* diagnosis) {
@@ -207,17 +326,29 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
   if (job.by_age) notes.emplace_back("nothing tells the ranks of these processes: they are numbered by start time");
   if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankProcess& one) { return one.watched; }))
     notes.emplace_back("ncclwatch is in these processes: `ncclwatch diagnose` knows more");
+  if (std::all_of(call.ranks.begin(), call.ranks.end(), [](const auto& one) { return one.of_device && !one.moving; }))
+    notes.emplace_back("all ranks wait for their GPUs: what runs there is not seen from outside");
   for (const Standing& one : call.ranks)
     if (!one.trouble.empty()) notes.push_back(fmt::format("rank {} (pid {}): {}", one.rank, one.pid, one.trouble));
 }
 
 }  // namespace
 
+std::string InText(const Standing& one) {
+  const std::string place = PlaceOf(one);
+  std::string call = one.in;
+  if (!one.group.empty()) call += " of group " + one.group;
+  if (one.peer >= 0) call += fmt::format(" with rank {}", one.peer);
+  std::string text = call.empty() ? place : place.empty() ? call : call + ", called from " + place;
+  if (text.empty()) text = "a place that could not be read";
+  return one.step.text.empty() ? text : text + ", at " + one.step.text;
+}
+
 std::vector<Group> GroupsOf(const RollCall& call) {
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
   std::vector<Group> groups;
   for (const Standing& one : call.ranks) {
-    const auto [at, fresh] = known.try_emplace({one.in, one.site, one.python_site}, groups.size());
+    const auto [at, fresh] = known.try_emplace({InText(one), one.site}, groups.size());
     if (fresh) groups.emplace_back();
     groups[at->second].members.push_back(&one);
     groups[at->second].moving = groups[at->second].moving || one.moving;
@@ -240,38 +371,9 @@ diagnosis::Diagnosis Judge(const RunningJob& job, const RollCall& call, std::int
   for (int rank = 0; rank < job.world_size; ++rank)
     if (!seen[static_cast<std::size_t>(rank)]) diagnosis.unseen_ranks.push_back(rank);
   AddNotes(job, call, &diagnosis);
-  if (auto finding = Judgement(call, now_ns).Find()) diagnosis.findings.push_back(std::move(*finding));
+  if (!call.logs.cause.empty()) diagnosis.notes.push_back("in the logs: " + call.logs.cause);
+  if (auto finding = Judgement(job, call, now_ns).Find()) diagnosis.findings.push_back(std::move(*finding));
   return diagnosis;
-}
-
-nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& diagnosis, const RollCall& call) {
-  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(diagnosis, diagnosis::Checked::kShown));
-  auto rows = nlohmann::ordered_json::array();
-  const auto text = [](const std::string& given) {
-    return given.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(given);
-  };
-  for (const Group& group : GroupsOf(call)) {
-    const Standing& first = *group.members.front();
-    auto pids = nlohmann::ordered_json::array();
-    for (const Standing* one : group.members) pids.push_back(one->pid);
-    rows.push_back({{"ranks", RanksOf(group.members)},
-                    {"pids", std::move(pids)},
-                    {"moving", group.moving},
-                    {"in", text(first.in)},
-                    {"site", text(first.site)},
-                    {"python_site", text(first.python_site)},
-                    {"step", nullptr}});
-  }
-  json["roll_call"] = std::move(rows);
-  return json;
-}
-
-std::string ToText(const RollCall& call) {
-  std::string out = fmt::format("roll call: {} looks in {:.1f} s\n", call.looks, call.seconds);
-  for (const Group& group : GroupsOf(call))
-    out += diagnosis::Wrapped("  ", fmt::format("{} {}: {}", diagnosis::Capital(Ranks(RanksOf(group.members))),
-                                                group.moving ? "moving" : "standing", InText(*group.members.front())));
-  return out;
 }
 
 }  // namespace ncclwatch::analyzer::attach

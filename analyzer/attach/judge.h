@@ -1,8 +1,6 @@
 // What a roll call says of a job: who waits, and for whom. Pure.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "analyzer/attach/roll_call.h"
 #include "core/model/finding.h"
 
@@ -19,10 +17,7 @@ std::vector<Group> GroupsOf(const RollCall& call);
 // CLOCK_REALTIME.
 diagnosis::Diagnosis Judge(const RunningJob& job, const RollCall& call, std::int64_t now_ns);
 
-// ncclwatch.diagnosis/1 with `roll_call`.
-nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& diagnosis, const RollCall& call);
-
-// The roll call as a table, for a person.
-std::string ToText(const RollCall& call);
+// "all_reduce, called from train (train.py:24), at step 17"
+std::string InText(const Standing& one);
 
 }  // namespace ncclwatch::analyzer::attach

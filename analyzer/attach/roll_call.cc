@@ -1,9 +1,7 @@
 #include "analyzer/attach/roll_call.h"
 
-#include <absl/strings/match.h>
 #include <absl/strings/str_split.h>
 #include <fmt/core.h>
-#include <re2/re2.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,11 +9,14 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 
+#include "analyzer/attach/place.h"
 #include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/dump.h"
-#include "analyzer/stacks/lines/lines.h"
+#include "analyzer/stacks/python/groups.h"
 #include "analyzer/stacks/show/fold.h"
 #include "watchdog/rundir/process.h"
 
@@ -26,127 +27,22 @@ using Clock = std::chrono::steady_clock;
 using stacks::Frame;
 using stacks::Thread;
 
-constexpr int kMostLooks = 5;
+constexpr int kLooks = 5;                          // until their distances grow no more
+constexpr std::chrono::milliseconds kStill{4000};  // a rank that moved before stands still
 constexpr std::size_t kStackTop = 256 << 10;  // bytes of the main thread's stack in which its frames are looked for
 constexpr std::size_t kBefore = 64, kBehind = 512;  // of a return address: saved registers, and the caller's variables
 
-// What a call waits for.
-struct Wait {
-  std::string in;
-  bool to_one = false, of_device = false;
-  std::size_t frame = 0;  // the outermost of the call
-};
-
-bool IsToOne(std::string_view call) {
-  static const RE2 pattern(R"((?i)(send|recv|wait|probe|test)(all|any|some)?$)");
-  return RE2::PartialMatch(re2::StringPiece(call.data(), call.size()), pattern);
-}
-
-// The call of a library that the program, or its framework, has made: the outermost one.
-Wait NativeWait(const Thread& thread) {
-  static const RE2 call(R"(^P?(MPI_[A-Z][a-z]\w*|nccl[A-Z]\w+)$)");
-  static const RE2 fortran(R"(^p?mpi_([a-z]\w+?)_{1,2}$)");
-  static const RE2 device(R"(^(?:cuda|cu)(?:Stream|Event|Ctx|Device)Synchronize(?:_v2)?$)");
-  static const RE2 gloo(
-      R"(^gloo::(?:\(anonymous namespace\)::)?(allreduce|broadcast|allgatherv?|barrier|reduce|scatter|gatherv?|alltoallv?|reduce_scatter)\b)");
-  static const RE2 work(R"(^c10d::(?:\w+::)*\w*(?:Work\w*::wait|::waitWork))");
-  Wait wait;
-  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
-    const Frame& frame = thread.frames[i];
-    std::string name;
-    if (frame.kind != Frame::Kind::kNative) continue;
-    const std::string& function = frame.function;
-    if (RE2::PartialMatch(function, call, &name))
-      wait = {name, IsToOne(name), false, i};
-    else if (RE2::PartialMatch(function, fortran, &name))
-      wait = {"MPI_" + name, IsToOne(name), false, i};
-    else if (RE2::FullMatch(function, device))
-      wait = {function, false, true, i};
-    else if (RE2::PartialMatch(function, gloo, &name))
-      wait = {name, false, false, i};
-    else if (wait.in.empty() && RE2::PartialMatch(function, work))
-      wait = {"Work.wait", false, false, i};
-  }
-  if (absl::StrContains(wait.in, "Init") || absl::StrContains(wait.in, "Finalize")) wait.to_one = false;
-  return wait;
-}
-
-// torch.distributed's function that the program called.
-Wait PythonWait(const Thread& thread) {
-  Wait wait;
-  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
-    const Frame& frame = thread.frames[i];
-    if (frame.kind != Frame::Kind::kPython) continue;
-    const bool of_torch =
-        absl::StrContains(frame.file, "/torch/distributed/") || absl::StrContains(frame.file, "/mpi4py/");
-    if (!of_torch) {
-      if (!wait.in.empty() || !absl::StrContains(frame.file, "/torch/")) break;
-      continue;
-    }
-    if (!absl::EndsWith(frame.file, "/c10d_logger.py") && !absl::EndsWith(frame.file, "/run.py"))
-      wait = {frame.function, absl::StrContains(frame.function, "send") || absl::StrContains(frame.function, "recv"),
-              false, i};
-  }
-  return wait;
-}
-
-// Of the thread that the program runs in; else of one that works for it, as autograd's and gloo's do.
-Wait WaitOf(const stacks::ProcessStacks& process) {
-  for (const Thread& thread : process.threads) {
-    if (thread.tid != process.matters) continue;
-    if (Wait python = PythonWait(thread); !python.in.empty()) return python;
-    if (Wait native = NativeWait(thread); !native.in.empty()) return native;
-  }
-  for (const Thread& thread : process.threads)
-    if (Wait native = NativeWait(thread); thread.tid != process.matters && !native.in.empty() && !native.of_device)
-      return native;
-  return {};
-}
-
-const Thread* MainOf(const stacks::ProcessStacks& process) {
-  const auto main = std::find_if(process.threads.begin(), process.threads.end(),
-                                 [&](const Thread& thread) { return thread.tid == process.matters; });
-  return main == process.threads.end() ? nullptr : &*main;
-}
-
-// The innermost line of the program itself.
-std::string PythonSite(const Thread& thread) {
-  std::string any;
-  for (const stacks::Line& line : stacks::Fold(thread.frames)) {
-    if (!line.python || line.noise) continue;
-    if (line.origin == stacks::Origin::kProgram) return line.text;
-    if (any.empty()) any = line.text;
-  }
-  return any;
-}
-
-bool IsOfProgram(const Frame& frame) {
-  return frame.kind == Frame::Kind::kNative && stacks::GroupOf(frame) == stacks::Group::kNone &&
-         !absl::StartsWith(frame.module, "libmpi") && !absl::StartsWith(frame.module, "libopen-") &&
-         !absl::StartsWith(frame.module, "libmpich") && !absl::StartsWith(frame.module, "mca_") &&
-         !absl::StartsWith(frame.module, "libuc") && !absl::StartsWith(frame.module, "libfabric");
-}
-
-const Frame* CallerOf(const Thread& thread, std::size_t from) {
-  for (std::size_t i = from; i < thread.frames.size(); ++i)
-    if (IsOfProgram(thread.frames[i])) return &thread.frames[i];
-  return nullptr;
-}
-
-// The first frame outside of the library's call.
-std::size_t BehindCall(const Thread& thread) {
-  const Wait wait = NativeWait(thread);
-  return wait.in.empty() ? 0 : wait.frame + 1;
-}
-
-// All lines of the program and of its packages, and its native callers: what changes when it goes on.
+// All lines of the program and of its packages with their numbers, and its native callers: what changes when it goes
+// on.
 std::string TrailOf(const Thread& thread) {
   std::string trail;
   for (const Frame& frame : thread.frames) {
-    if (frame.kind == Frame::Kind::kPython)
+    if (frame.kind == Frame::Kind::kPython) {
       trail += fmt::format("{}:{}\n", frame.file, frame.line);
-    else if (IsOfProgram(frame))
+      for (const Frame::Variable& one : frame.numbers) trail += fmt::format("{}={}\n", one.name, one.value);
+    } else if (IsOfProgram(frame)) {
       trail += fmt::format("{:#x}\n", frame.address);
+    }
   }
   return trail;
 }
@@ -195,12 +91,12 @@ struct Trail {
   std::string lines, variables;
 };
 
-// "step (hang.c:13)" where there is debug information.
-std::string SiteText(const Frame& frame, stacks::SourceLines* lines) {
-  const auto line = lines->At(frame.module_path, frame.module_address, INT64_MAX);
-  if (!line || line->line == 0) return stacks::ShortText(frame);
-  return fmt::format("{} ({}:{})", line->function.empty() ? frame.function : line->function,
-                     line->file.substr(line->file.rfind('/') + 1), line->line);
+std::string GroupName(int pid, std::uint64_t object) {
+  stacks::Memory memory(pid);
+  stacks::Modules modules(&memory, nullptr);
+  for (const stacks::python::ProcessGroup& group : stacks::python::ReadGroups(pid, &modules))
+    if (group.object == object) return group.name;
+  return "";
 }
 
 Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* lines) {
@@ -214,20 +110,52 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   const Thread* const main = MainOf(process);
   if (main == nullptr) return one;
   one.state = main->state;
+  // One that runs and must not be stopped: where it stands is not known.
+  if (main->frames.empty() && one.trouble.empty()) one.trouble = main->trouble;
   const Wait wait = WaitOf(process);
   one.in = wait.in;
   one.to_one = wait.to_one;
   one.of_device = wait.of_device;
+  one.peer = wait.peer;
+  if (wait.group != 0) one.group = GroupName(process.pid, wait.group);
   one.where = stacks::Where(*main);
   one.python_site = PythonSite(*main);
-  if (const Frame* caller = CallerOf(*main, BehindCall(*main))) one.site = SiteText(*caller, lines);
+  one.step = StepOf(*main);
+  one.path = PathOf(*main);
+  if (const Frame* caller = CallerOf(*main)) one.site = SiteText(*caller, lines);
   return one;
 }
 
 Trail TrailAt(const stacks::ProcessStacks& process) {
   const Thread* const main = MainOf(process);
   if (main == nullptr) return {};
-  return {TrailOf(*main), VariablesOf(process.pid, CallerOf(*main, BehindCall(*main)))};
+  return {TrailOf(*main), VariablesOf(process.pid, CallerOf(*main))};
+}
+
+// What was seen of one process so far.
+struct History {
+  std::uint64_t ticks = 0;  // of its processor time in the first look
+  Clock::time_point began, changed;
+  Trail trail;
+  bool moved = false;
+};
+
+void Compare(const stacks::ProcessStacks& process, bool first, History* history) {
+  const auto now = Clock::now();
+  Trail trail = TrailAt(process);
+  if (first) *history = {TicksOf(process.pid), now, now, trail, false};
+  if (trail.lines != history->trail.lines || trail.variables != history->trail.variables) {
+    history->moved = true;
+    history->changed = now;
+  }
+  history->trail = std::move(trail);
+}
+
+// Some moved at first, and stand still since: more looks are needed, they may have come to their end meanwhile.
+bool IsSettling(const std::map<int, History>& histories, Clock::time_point last_but_one) {
+  return std::any_of(histories.begin(), histories.end(), [&](const auto& one) {
+    return one.second.moved && one.second.changed <= last_but_one && Clock::now() - one.second.changed < kStill;
+  });
 }
 
 }  // namespace
@@ -235,38 +163,38 @@ Trail TrailAt(const stacks::ProcessStacks& process) {
 RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   std::vector<stacks::Target> targets;
   for (const RankProcess& one : job.ranks) targets.push_back({one.pid, 0, one.rank, one.start_time});
+  stacks::DumpOptions options;
+  options.variables = true;
   RollCall call;
   const auto began = Clock::now();
-  std::map<int, std::pair<std::uint64_t, Clock::time_point>> ticks;
-  std::map<int, Trail> first;
-  std::map<int, bool> moved;
+  std::map<int, History> histories;
   auto pause = limit / 12;
-  while (call.looks < 2 || (call.looks < kMostLooks && Clock::now() - began < limit)) {
-    if (call.looks > 0) std::this_thread::sleep_for(pause), pause += pause / 2;
-    call.last = stacks::ReadAll(targets, {}).processes;
-    for (const stacks::ProcessStacks& process : call.last) {
-      Trail trail = TrailAt(process);
-      if (call.looks == 0) {
-        ticks[process.pid] = {TicksOf(process.pid), Clock::now()};
-        first[process.pid] = std::move(trail);
-      } else {
-        const Trail& before = first[process.pid];
-        moved[process.pid] = moved[process.pid] || trail.lines != before.lines || trail.variables != before.variables;
-      }
-    }
+  const auto is_enough = [&](Clock::time_point last, Clock::time_point now) {
+    const auto took = now - began;
+    return call.looks >= 2 && took >= limit && (took >= 2 * limit || !IsSettling(histories, last));
+  };
+  for (auto last = began, now = began; !is_enough(last, now);) {
+    if (call.looks > 0) std::this_thread::sleep_for(pause);
+    if (call.looks + 1 < kLooks) pause += pause / 2;
+    call.last = stacks::ReadAll(targets, options).processes;
+    for (const stacks::ProcessStacks& process : call.last) Compare(process, call.looks == 0, &histories[process.pid]);
     ++call.looks;
+    last = std::exchange(now, Clock::now());
   }
   stacks::SourceLines lines;
-  call.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  const auto end = Clock::now();
+  call.seconds = std::chrono::duration<double>(end - began).count();
   for (const stacks::ProcessStacks& process : call.last) {
     if (IsLoader(process)) continue;
     Standing one = StandingOf(process, &lines);
-    one.moving = moved[process.pid];
-    const auto& [before, at] = ticks[process.pid];
-    const double seconds = std::chrono::duration<double>(Clock::now() - at).count();
-    one.busy = static_cast<double>(TicksOf(process.pid) - before) / static_cast<double>(sysconf(_SC_CLK_TCK)) / seconds;
+    const History& history = histories[process.pid];
+    one.moving = history.moved && end - history.changed < kStill;
+    const double seconds = std::chrono::duration<double>(end - history.began).count();
+    one.busy =
+        static_cast<double>(TicksOf(process.pid) - history.ticks) / static_cast<double>(sysconf(_SC_CLK_TCK)) / seconds;
     call.ranks.push_back(std::move(one));
   }
+  call.logs = ReadLogs(job);
   return call;
 }
 

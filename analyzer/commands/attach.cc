@@ -5,24 +5,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <ctime>
+#include <functional>
 #include <thread>
 
 #include "analyzer/attach/find_jobs.h"
 #include "analyzer/attach/judge.h"
 #include "analyzer/attach/meet.h"
+#include "analyzer/attach/show.h"
+#include "analyzer/bundle/bundle.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/files/output_file.h"
+#include "analyzer/report/report.h"
 #include "analyzer/stacks/show/text.h"
 #include "core/report/render.h"
 #include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr char kAttachHelp[] =
     "Say where the ranks of a running job stand, and who keeps the others waiting. The job needs no preload and no\n"
@@ -35,7 +41,7 @@ constexpr char kAttachHelp[] =
 
 struct AttachRequest {
   std::vector<int> pids;
-  std::string user, meet, report;
+  std::string user, meet, report, bundle;
   double watch_s = 0;
   bool json = false;
 };
@@ -48,7 +54,9 @@ void Declare(Options* options, AttachRequest* request) {
       ->check(CLI::Range(1.0, 86400.0));
   options->add_option("--meet", request->meet, "join what is seen on other nodes at this address")
       ->type_name("HOST:PORT");
-  options->add_option("--report", request->report, "also write the verdict and all stacks into this file")
+  options->add_option("--report", request->report, "also write the verdict as a page, as `ncclwatch report` does")
+      ->type_name("FILE");
+  options->add_option("--bundle", request->bundle, "also write verdict, page and all stacks as .tar.zst")
       ->type_name("FILE");
   options->add_flag("--json", request->json, "print as JSON (schema ncclwatch.diagnosis/1 with roll_call)");
 }
@@ -90,37 +98,81 @@ void Show(const AttachRequest& request, const diagnosis::Diagnosis& verdict, con
   WriteOut(DiagnosisFor(STDOUT_FILENO, verdict));
 }
 
-absl::Status WriteReportFile(const std::string& path, const diagnosis::Diagnosis& verdict,
-                             const attach::RollCall& call) {
+absl::Status WriteToFile(const std::string& path, const std::function<absl::Status(OutputFile*)>& write) {
   OutputFile file;
   if (absl::Status status = file.Open(path); !status.ok()) return status;
-  const std::string text =
-      diagnosis::ToText(verdict) + "\n" + attach::ToText(call) + "\n" + stacks::MergedText(call.last);
-  if (absl::Status status = file.Write(text); !status.ok()) return status;
+  if (absl::Status status = write(&file); !status.ok()) return status;
   return file.Close();
+}
+
+std::string PageOf(const diagnosis::Diagnosis& verdict, const attach::RollCall& call) {
+  std::string page;
+  const auto append = [&](std::string_view part) { return page.append(part), true; };
+  if (!WriteReport(verdict.job, verdict, attach::StacksSection(call), append).ok()) return "";
+  return page;
+}
+
+absl::Status WriteBundleTo(OutputFile* file, const diagnosis::Diagnosis& verdict, const attach::RollCall& call) {
+  const std::int64_t now_s = std::time(nullptr);
+  TarZst tar([file](std::string_view part) { return file->Write(part).ok(); });
+  tar.File("attach/diagnosis.json", attach::ToJson(verdict, call).dump(1, ' ', false, Json::error_handler_t::replace),
+           now_s);
+  tar.File("attach/diagnosis.txt", diagnosis::ToText(verdict) + "\n" + attach::ToText(call), now_s);
+  tar.File("attach/report.html", PageOf(verdict, call), now_s);
+  tar.File("attach/stacks.txt", stacks::MergedText(call.last), now_s);
+  tar.Finish();
+  return absl::OkStatus();
+}
+
+void WriteFiles(const Command& self, const AttachRequest& request, const diagnosis::Diagnosis& verdict,
+                const attach::RollCall& call) {
+  const auto complain = [&](const absl::Status& status) {
+    if (!status.ok()) Complain(self.name, "{}", std::string(status.message()));
+  };
+  if (!request.report.empty())
+    complain(WriteToFile(request.report, [&](OutputFile* file) { return file->Write(PageOf(verdict, call)); }));
+  if (!request.bundle.empty())
+    complain(WriteToFile(request.bundle, [&](OutputFile* file) { return WriteBundleTo(file, verdict, call); }));
+}
+
+int NoJob(const Command& self, const AttachRequest& request) {
+  Complain(self.name, "no job found: no process {} has a rank and a library of NCCL, MPI or torch in it",
+           request.pids.empty() ? "of this user" : "of those named");
+  return kUnreadable;
+}
+
+// Under Slurm its own job's, if there are several.
+std::vector<attach::RunningJob> JobsToLookAt(const AttachRequest& request, uid_t user) {
+  std::vector<attach::RunningJob> jobs =
+      request.pids.empty() ? attach::FindJobs(user) : attach::JobsOf(request.pids, user);
+  const std::string own = attach::OwnSlurmJob();
+  const auto is_own = [&](const attach::RunningJob& job) { return job.slurm_job == own; };
+  if (!own.empty() && jobs.size() > 1 && std::any_of(jobs.begin(), jobs.end(), is_own))
+    std::erase_if(jobs, [&](const attach::RunningJob& job) { return !is_own(job); });
+  return jobs;
 }
 
 int LookOnce(const Command& self, const AttachRequest& request, attach::RunningJob job) {
   constexpr std::int64_t kMeet_ns = 15 * kSecond;
-  attach::RollCall call = attach::CallRoll(job, std::chrono::seconds(4));
-  const bool none =
-      std::all_of(call.ranks.begin(), call.ranks.end(), [](const auto& one) { return !one.trouble.empty(); });
-  if (!request.meet.empty()) {
+  attach::RollCall call = job.ranks.empty() ? attach::RollCall() : attach::CallRoll(job, std::chrono::seconds(4));
+  if (!request.meet.empty() || attach::IsOneOfSeveral()) {
+    const std::string place = request.meet.empty() ? "the first task" : request.meet;
     std::string why;
     const attach::Met met = attach::Meet(request.meet, kMeet_ns, &job, &call, &why);
     if (met == attach::Met::kMember) {
-      Complain(self.name, "{} ranks told to {}, which prints the verdict", call.ranks.size(), request.meet);
+      Complain(self.name, "{} ranks told to {}, which prints the verdict", call.ranks.size(), place);
       return kDone;
     }
-    if (met == attach::Met::kAlone) Complain(self.name, "nobody met at {}: {}", request.meet, why);
+    if (met == attach::Met::kAlone) Complain(self.name, "{} was not met: {}", place, why);
   }
+  if (call.ranks.empty()) return NoJob(self, request);
+  const bool none =
+      std::all_of(call.ranks.begin(), call.ranks.end(), [](const auto& one) { return !one.trouble.empty(); });
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   const diagnosis::Diagnosis verdict = attach::Judge(job, call, now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec);
   Show(request, verdict, call);
-  if (!request.report.empty())
-    if (const absl::Status written = WriteReportFile(request.report, verdict, call); !written.ok())
-      Complain(self.name, "{}", std::string(written.message()));
+  WriteFiles(self, request, verdict, call);
   if (none) return kUnreadable;
   return verdict.clean() ? kDone : kProblem;
 }
@@ -137,14 +189,12 @@ int Attach(const Command& self, const Arguments& arguments) {
   if (*user != geteuid() && geteuid() != 0) return UsageError(self, "only root may look at the jobs of others");
   if (const auto pid = geteuid() == 0 ? SomebodyElses(request.pids, *user) : std::nullopt)
     return UsageError(self, fmt::format("process {} belongs to another user: --user must name that user", *pid));
+  if (request.meet.empty() && attach::IsSpare()) return kDone;
   for (;;) {
-    std::vector<attach::RunningJob> jobs =
-        request.pids.empty() ? attach::FindJobs(*user) : attach::JobsOf(request.pids, *user);
-    if (jobs.empty()) {
-      Complain(self.name, "no job found: no process {} has a rank and a library of NCCL, MPI or torch in it",
-               request.pids.empty() ? "of this user" : "of those named");
-      return kUnreadable;
-    }
+    std::vector<attach::RunningJob> jobs = JobsToLookAt(request, *user);
+    // Another node may have some.
+    if (jobs.empty() && request.meet.empty() && !attach::IsOneOfSeveral()) return NoJob(self, request);
+    if (jobs.empty()) jobs.emplace_back();
     if (jobs.size() > 1) return ListJobs(self, jobs);
     const int status = LookOnce(self, request, jobs.front());
     if (request.watch_s == 0) return status;

@@ -138,8 +138,8 @@ std::vector<Finding> LookAround(const DoctorRequest& request, const Machine& mac
   return findings;
 }
 
-JobReport Conclude(const DoctorRequest& request, const Gathered& gathered, int world_size) {
-  JobReport report;
+doctor::JobReport Conclude(const DoctorRequest& request, const Gathered& gathered, int world_size) {
+  doctor::JobReport report;
   report.ranks = static_cast<int>(gathered.ranks.size());
   std::set<std::string> hosts;
   for (const RankReport& one : gathered.ranks) hosts.insert(one.host);
@@ -209,7 +209,7 @@ int Doctor(const Command& self, const Arguments& arguments) {
     alone.report = std::move(report);
     gathered.ranks.push_back(std::move(alone));
   }
-  const JobReport concluded = Conclude(request, gathered, ranks.world_size);
+  const doctor::JobReport concluded = Conclude(request, gathered, ranks.world_size);
   if (request.json)
     PrintJson(ToJson(concluded));
   else

@@ -159,7 +159,35 @@ std::string WithoutScript(const diagnosis::Diagnosis& for_people) {
                       "</pre></noscript>\n");
 }
 
+Json HeadOf(const std::string& name, bool alive) {
+  return {{"schema", "ncclwatch.report/1"},
+          {"name", Printable(name)},
+          {"made_ns", absl::StrCat(absl::ToUnixNanos(absl::Now()))},
+          {"alive", alive}};
+}
+
 }  // namespace
+
+absl::Status WriteReport(std::string_view name, const diagnosis::Diagnosis& verdict, const Json& stacks,
+                         const WritePart& write) {
+  const Recording recording = Recording::Open({});
+  Json job = HeadOf(std::string(name), true);
+  job["environment"] = EnvironmentSection({});
+  job["stacks"] = stacks;
+  AddView(diagnosis::Snapshot(), verdict.findings, &job);
+  job["judged_ns"] = job["made_ns"];
+  job["diagnosis"] = DiagnosisJson(verdict, {}, Attempts());
+  job["which_attempt"] = "";
+  job["told"] = ForPeople(verdict);
+  job["lost"] = LostOf(recording);
+  job["calls"] = {{"count", 0}, {"left_out", 0}, {"first_ns", "0"}};
+  job["steps"] = StepsSection(recording);
+  job["ideal"] = IdealSection(recording);
+  if (write(page::kBeforeData) && write(WithoutScript(verdict)) &&
+      write(Element("job", "application/json", Dumped(job))))
+    write(page::kAfterData);
+  return absl::OkStatus();
+}
 
 absl::Status WriteReport(std::string_view command, const WritePart& write, JobReport* report) {
   reader::RunImage run = ReadJob(report->located.paths, reader::Calls::kForVerdict);
@@ -167,11 +195,7 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   if (run.boxes.empty()) return absl::NotFoundError("no black box could be read");
   AddCrashFrames(&run);
   SiteLines lines(run.boxes);
-  Json job;
-  job["schema"] = "ncclwatch.report/1";
-  job["name"] = Printable(report->name);
-  job["made_ns"] = absl::StrCat(absl::ToUnixNanos(absl::Now()));
-  job["alive"] = AnyAlive(run.boxes);
+  Json job = HeadOf(report->name, AnyAlive(run.boxes));
   job["environment"] = EnvironmentSection(run.boxes);
   job["stacks"] = StacksSection(run);
   const Judged judged = ToJudge(std::move(run));

@@ -3,6 +3,8 @@
 
 #include <absl/status/status.h>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,6 +25,10 @@ struct JobReport {
 
 // Gets the parts of the page, in order. After a false, which says that it could not write, it gets no more.
 using WritePart = std::function<bool(std::string_view)>;
+
+// Of a job that was looked at from outside: `stacks` as StacksSection() gives them, and no calls.
+absl::Status WriteReport(std::string_view name, const diagnosis::Diagnosis& verdict,
+                         const nlohmann::ordered_json& stacks, const WritePart& write);
 
 // Reads the located job of `report` and writes its page. Not found: there is no black box.
 absl::Status WriteReport(std::string_view command, const WritePart& write, JobReport* report);

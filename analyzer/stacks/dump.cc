@@ -143,7 +143,8 @@ class Reading {
     options.stop = options_.stop;
     options.deadline = stop_deadline_;
     ThreadsRead read = ReadThreads(&memory, &modules, &names_, process->threads, options);
-    const python::Stacks python = python::Read(through, &modules);
+    const python::Stacks python =
+        python::Read(through, &modules, options_.variables ? python::Want::kVariables : python::Want::kLines);
     const Descriptors descriptors(through, &holders_);
     const Calls calls(&memory, &descriptors);
     for (std::size_t i = 0; i < read.threads.size(); ++i) {

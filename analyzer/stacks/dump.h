@@ -20,6 +20,7 @@ struct Target {
 struct DumpOptions {
   std::chrono::milliseconds limit{2500};       // for all
   std::chrono::milliseconds each_limit{1000};  // for one process: one that is stuck must not cost the others
+  bool variables = false;                      // of Python frames
   bool stop = true;                            // running threads may be stopped for microseconds
 };
 

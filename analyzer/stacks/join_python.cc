@@ -15,6 +15,8 @@ Frame Converted(const python::Frame& from) {
   frame.function = from.function.empty() ? "?" : from.function;
   frame.file = from.file;
   frame.line = from.line;
+  for (const python::Variable& one : from.numbers) frame.numbers.push_back({one.name, one.value});
+  frame.group = from.group;
   return frame;
 }
 

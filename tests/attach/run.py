@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
@@ -27,11 +28,11 @@ def line_of(program, mark):
 
 
 @contextlib.contextmanager
-def running(sandbox, argv, **extra):
+def running(sandbox, argv, stderr=None, **extra):
     """A job in a session of its own; `pids` are its ranks, by their environment."""
     environment = sandbox.environment(preload=False, extra={"OMP_NUM_THREADS": "1", **extra})
-    job = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
-                           cwd=sandbox.fresh("job"))
+    job = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                           start_new_session=True, cwd=sandbox.fresh("job"))
     try:
         yield job
     finally:
@@ -84,10 +85,12 @@ def verdict(sandbox, pid, wanted):
 
     def look():
         done = attach(sandbox, "--json", pid)
+        if done.status == 3:
+            return False  # it is still starting
         said[:] = [json.loads(done.out), done.status]
         check_equal(done.status, 1 if said[0]["findings"] else 0, f"{done}: status")
         return not wanted or said[0]["findings"]
-    until(look, "something was to be found", 40)
+    until(look, "something was to be found", 120)
     return said[0]
 
 
@@ -136,12 +139,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def one_torch_job(sandbox, how, culprits=None, mark=None):
+def python_with_torch(sandbox):
     python = os.path.join(sandbox.build.root, "..", "venv", "bin", "python3")
     if not os.access(python, os.X_OK):
         raise Skipped("no torch")
-    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-addr", "127.0.0.1", "--master-port",
-            str(free_port()), os.path.join(PROGRAMS, "train.py"), how]
+    return python
+
+
+def one_torch_job(sandbox, how, culprits=None, mark=None, program="train.py", step=20):
+    argv = [python_with_torch(sandbox), "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-addr", "127.0.0.1", "--master-port",
+            str(free_port()), os.path.join(PROGRAMS, program), how]
     with running(sandbox, argv) as job:
         until(lambda: len(ranks_of(job, "RANK")) == 4, "four ranks", 60)
         pids = ranks_of(job, "RANK")
@@ -151,7 +158,9 @@ def one_torch_job(sandbox, how, culprits=None, mark=None):
         check_equal(sorted(rank for row in said["roll_call"] for rank in row["ranks"]), [0, 1, 2, 3],
                     "all are called, and no data loader")
         if mark:
-            check_found(said, ["missing_participant"], culprits, f"(train.py:{line_of('train.py', mark)})")
+            check_found(said, ["missing_participant"], culprits, f"({program}:{line_of(program, mark)})")
+            row = next(row for row in said["roll_call"] if culprits[0] in row["ranks"])
+            check_equal((row["step"], row["loop"]), (step, f"step {step}"), "the step")
         else:
             check_equal(said["findings"], [], "healthy")
 
@@ -167,6 +176,94 @@ def torch_cases():
 
 
 torch_cases()
+
+
+def more_torch_cases():
+    for how in ("pipeline", "fsdp"):
+        for fault in ("loader", "handler", "checkpoint", "skipped"):
+            mark = "# EXTRA" if (how, fault) == ("fsdp", "skipped") else f"# {fault.upper()}"
+
+            def one(sandbox, how=f"{how}-{fault}", mark=mark):
+                one_torch_job(sandbox, how, [1], mark, "pipeline.py", 6)
+            one.__name__ = f"torch_{how}_{fault}"
+            soak_case(one)
+
+
+more_torch_cases()
+
+
+def check_workers(sandbox, how):
+    argv = [python_with_torch(sandbox), os.path.join(PROGRAMS, "workers.py"), how, str(free_port())]
+    with running(sandbox, argv) as job:
+        engine = int(job.stdout.readline())
+
+        def workers():
+            return [pid for pid in family(engine)[1:] if b"::" in open(f"/proc/{pid}/cmdline", "rb").read()]
+        until(lambda: len(workers()) == 4, "four workers", 90)
+        said = {}
+
+        def look():
+            done = attach(sandbox, "--json", workers()[0])
+            said.update(json.loads(done.out) if done.out else {"findings": []})
+            return said["findings"] and said["findings"][0]["victims"] == [0, 2, 3]
+        until(look, "something was to be found", 120)
+        check_found(said, ["missing_participant"], [1], f"(workers.py:{line_of('workers.py', '# ELSEWHERE')})")
+        check_equal(next(row["step"] for row in said["roll_call"] if row["ranks"] == [1]), 7, "the step")
+        check("numbered by start time" not in str(said), "their ranks are known")
+
+
+@soak_case
+def workers_with_titles(sandbox):
+    check_workers(sandbox, "titles")
+
+
+@soak_case
+def workers_without_ranks(sandbox):
+    check_workers(sandbox, "actors")
+
+
+@contextlib.contextmanager
+def many(sandbox, count, elsewhere, stderr=None):
+    """Processes of 50 threads that sleep, in order; they need no MPI."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        raise Skipped("no C compiler")
+    program = os.path.join(sandbox.fresh("program"), "many")
+    subprocess.run([compiler, "-O1", "-g", "-pthread", os.path.join(PROGRAMS, "many.c"), "-o", program], check=True)
+    with contextlib.ExitStack() as stack:
+        jobs = []
+        for rank in range(count):
+            jobs.append(stack.enter_context(running(sandbox, [program, "elsewhere" if rank == elsewhere else "waits"], stderr)))
+            check_equal(jobs[-1].stdout.readline(), "ready\n", "its threads")
+        yield jobs
+
+
+@soak_case
+def many_processes(sandbox):
+    """64 with 50 threads each: below 10 s, and no call of theirs is ended by it."""
+    with many(sandbox, 64, 17) as jobs:
+        began, before = time.monotonic(), os.times()
+        done = attach(sandbox, "--json", *[job.pid for job in jobs])
+        took, used = time.monotonic() - began, sum(os.times()[2:4]) - sum(before[2:4])
+        first = json.loads(done.out)["findings"][0]
+        check_equal((first["kind"], first["culprits"]), ("missing_participant", [17]), "the verdict")
+        for job in jobs:
+            job.kill()
+        check_equal([line for job in jobs for line in job.stdout], [], "calls that were ended")
+        print(f"{took:.1f} s, {used:.1f} s of a processor")
+        check(took < 10, f"it took {took:.1f} s")
+
+
+@case
+def under_seccomp(sandbox):
+    """A container's filter forbids ptrace and process_vm_readv: threads that sleep are read all the same."""
+    forbidden = sandbox.build.program("stacks", "forbidden")
+    sandbox.build.need(forbidden)
+    with many(sandbox, 3, 1) as jobs:
+        done = sandbox.run([forbidden, "ptrace,process_vm_readv", sandbox.build.command, "attach", "--json",
+                            *[str(job.pid) for job in jobs]], sandbox.environment(preload=False), timeout=60)
+        first = json.loads(done.out)["findings"][0]
+        check_equal((first["kind"], first["culprits"]), ("missing_participant", [1]), "the verdict")
 
 
 @case
@@ -186,16 +283,35 @@ def text_and_report(sandbox):
         check_equal(job.stdout.readline(), "step 50\n", "the fault")
         pids = ranks_of(job, "OMPI_COMM_WORLD_RANK")
         verdict(sandbox, pids[0], True)
-        path = os.path.join(sandbox.fresh("report"), "report.txt")
-        done = attach(sandbox, pids[0], "--report", path)
+        folder = sandbox.fresh("report")
+        page, bundle = os.path.join(folder, "report.html"), os.path.join(folder, "attach.tar.zst")
+        done = attach(sandbox, pids[0], "--report", page, "--bundle", bundle)
         line = line_of("steps.c", "// SLEEPS")
         for words in ("missing_participant (likely): rank 2", f"(steps.c:{line})", "MPI_Allreduce", "next",
                       f"`ncclwatch stacks --each {pids[2]}`", "without black boxes"):
             check(words in done.out, f"no `{words}` in {done.out}")
         check("run directory" not in done.out, f"there is none: {done.out}")
-        with open(path) as file:
+        with open(page) as file:
             text = file.read()
-        check("missing_participant" in text and "roll call: " in text and "clock_nanosleep" in text, text)
+        check(text.lower().startswith("<!doctype html>") and "missing_participant" in text and "clock_nanosleep" in text, text[:500])
+        listed = subprocess.run(["tar", "--zstd", "-tf", bundle], capture_output=True, text=True, check=True).stdout
+        check_equal(listed.split(), [f"attach/{name}" for name in ("diagnosis.json", "diagnosis.txt", "report.html", "stacks.txt")],
+                    "the bundle")
+
+
+@case
+def logs_of_the_ranks(sandbox):
+    """Their files are found through /proc, and the first cause there is part of the verdict."""
+    log = os.path.join(sandbox.fresh("logs"), "train.log")
+    with open(log, "w") as file:
+        file.write('step 1 loss 2.0\n[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3, in <module>\n'
+                   "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+        file.flush()
+        with many(sandbox, 3, 1, stderr=file) as jobs:
+            said = json.loads(attach(sandbox, "--json", *[job.pid for job in jobs]).out)
+    check_equal(said["logs"]["files"], 1, "files")
+    check(said["logs"]["cause"].startswith("out_of_memory: ") and said["logs"]["cause"].endswith("(" + log + ":4)"), f"{said['logs']}")
+    check(said["logs"]["cause"] in " ".join(said["findings"][0]["evidence"]), f"{said['findings'][0]['evidence']}")
 
 
 @case

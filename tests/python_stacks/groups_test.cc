@@ -37,7 +37,9 @@ class TorchProgram {
   }
 
   std::vector<ProcessGroup> Read(const std::vector<std::uint64_t>& handles) {
-    return ReadGroups(&process, process.layout(), process.runtime(), handles);
+    std::vector<ProcessGroup> groups = ReadGroups(&process, process.layout(), process.runtime(), handles);
+    for (ProcessGroup& group : groups) group.object = 0;
+    return groups;
   }
 
   FakeProcess process;

@@ -57,6 +57,7 @@ __attribute__((section("python.layout"), used)) const struct {
 #else
     {"kFrameCodeCopy", NONE},
 #endif
+    {"kFrameLocals", SAID(interpreter_frame.localsplus)},
     {"kCodeFile", SAID(code_object.filename)},
     {"kCodeName", SAID(code_object.name)},
     {"kCodeQualifiedName", SAID(code_object.qualname)},
@@ -68,6 +69,7 @@ __attribute__((section("python.layout"), used)) const struct {
 #else
     {"kCodeCopies", NONE},
 #endif
+    {"kCodeLocals", SAID(code_object.localsplusnames)},
     {"kObjectType", SAID(pyobject.ob_type)},
     {"kTypeName", SAID(type_object.tp_name)},
     {"kStrLength", SAID(unicode_object.length)},
@@ -75,6 +77,10 @@ __attribute__((section("python.layout"), used)) const struct {
     {"kStrAscii", SAID(unicode_object.asciiobject_size)},
     {"kBytesLength", SAID(bytes_object.ob_size)},
     {"kBytesData", SAID(bytes_object.ob_sval)},
+    {"kTupleLength", SAID(tuple_object.ob_size)},
+    {"kTupleItems", SAID(tuple_object.ob_item)},
+    {"kIntSize", SAID(long_object.lv_tag)},
+    {"kIntDigits", SAID(long_object.ob_digit)},
 #else
     {"kInterpreters", RUNTIME(interpreters.head)},
 #if PY_VERSION_HEX >= 0x030c0000
@@ -130,6 +136,11 @@ __attribute__((section("python.layout"), used)) const struct {
     {"kFrameEntry", NONE},
 #endif
     {"kFrameCodeCopy", NONE},
+#if PY_VERSION_HEX >= 0x030b0000
+    {"kFrameLocals", offsetof(_PyInterpreterFrame, localsplus)},
+#else
+    {"kFrameLocals", offsetof(struct _frame, f_localsplus)},
+#endif
     {"kCodeFile", CODE(co_filename)},
     {"kCodeName", CODE(co_name)},
 #if PY_VERSION_HEX >= 0x030b0000
@@ -149,6 +160,11 @@ __attribute__((section("python.layout"), used)) const struct {
     {"kCodeInstructions", NONE},
 #endif
     {"kCodeCopies", NONE},
+#if PY_VERSION_HEX >= 0x030b0000
+    {"kCodeLocals", CODE(co_localsplusnames)},
+#else
+    {"kCodeLocals", CODE(co_varnames)},
+#endif
     {"kObjectType", offsetof(PyObject, ob_type)},
     {"kTypeName", offsetof(PyTypeObject, tp_name)},
     {"kStrLength", offsetof(PyASCIIObject, length)},
@@ -156,10 +172,24 @@ __attribute__((section("python.layout"), used)) const struct {
     {"kStrAscii", sizeof(PyASCIIObject)},
     {"kBytesLength", offsetof(PyVarObject, ob_size)},
     {"kBytesData", offsetof(PyBytesObject, ob_sval)},
+    {"kTupleLength", offsetof(PyVarObject, ob_size)},
+    {"kTupleItems", offsetof(PyTupleObject, ob_item)},
+#if PY_VERSION_HEX >= 0x030c0000
+    {"kIntSize", offsetof(PyLongObject, long_value.lv_tag)},
+    {"kIntDigits", offsetof(PyLongObject, long_value.ob_digit)},
+#else
+    {"kIntSize", offsetof(PyVarObject, ob_size)},
+    {"kIntDigits", offsetof(struct _longobject, ob_digit)},
+#endif
 #endif
     // What the process never says.
     {"kStrWideAfterAscii", sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject)},
     {"kObjectBytes", sizeof(PyObject)},
+#if PY_VERSION_HEX >= 0x030b0000
+    {"kFrameNamespace", offsetof(_PyInterpreterFrame, f_locals)},
+#else
+    {"kFrameNamespace", offsetof(struct _frame, f_locals)},
+#endif
 };
 
 // The bits of a str's state are told by an object that has them set.

@@ -1,5 +1,6 @@
 // What the tests see of the reader:
 //   read_python dump PID            the threads as JSON
+//   read_python variables PID       for each thread the numbers among the local variables of its frames, as JSON
 //   read_python loop PID N [MS]     N times, one every MS milliseconds: what that took, what went wrong and which calls
 //                                   exact stacks had, as JSON
 //   read_python corrupt PID N SEED  N times with damage to what is read, as it ends for any memory
@@ -71,6 +72,23 @@ int Dump(int pid) {
   json answer = AsJson(stacks);
   answer["milliseconds"] = Milliseconds(Clock::now() - begin);
   std::cout << answer.dump(1, ' ', false, json::error_handler_t::replace) << '\n';
+  return 0;
+}
+
+int Variables(int pid) {
+  Memory memory(pid);
+  Modules modules(&memory, nullptr);
+  json threads = json::object();
+  for (const python::Thread& thread : python::Read(pid, &modules, python::Want::kVariables).threads) {
+    json frames = json::array();
+    for (const python::Frame& frame : thread.frames) {
+      json numbers = json::object();
+      for (const python::Variable& one : frame.numbers) numbers[one.name] = one.value;
+      frames.push_back({frame.function, numbers});
+    }
+    threads[std::to_string(thread.tid)] = frames;
+  }
+  std::cout << threads.dump() << '\n';
   return 0;
 }
 
@@ -161,7 +179,8 @@ int Corrupt(int pid, int times, std::uint32_t seed) {
     // Where it says its layout, damage to that first.
     const python::SaidLayout said = python::ReadLayout(&damaging, runtime.address);
     const python::Layout& layout = said.layout && i % 4 == 0 ? *said.layout : *runtime.layout;
-    const python::Stacks stacks = python::ReadThreads(&damaging, layout, runtime.address, tasks);
+    const python::Stacks stacks =
+        python::ReadThreads(&damaging, layout, runtime.address, tasks, python::Want::kVariables);
     longest = std::max(longest, Milliseconds(Clock::now() - begin));
     most = std::max(most, damaging.reads());
     threads += stacks.threads.size();
@@ -210,10 +229,12 @@ int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
   const int number = argc > 2 ? std::atoi(argv[2]) : 0;
   if (what == "dump") return Dump(number);
+  if (what == "variables") return Variables(number);
   if (what == "lines") return Lines(number);
   if (what == "loop" && argc > 3) return Loop(number, std::atoi(argv[3]), argc > 4 ? std::atoi(argv[4]) : 0);
   if (what == "corrupt" && argc > 4)
     return Corrupt(number, std::atoi(argv[3]), static_cast<std::uint32_t>(std::atol(argv[4])));
-  std::fprintf(stderr, "usage: read_python dump PID | loop PID N [MS] | corrupt PID N SEED | lines MINOR\n");
+  std::fprintf(stderr,
+               "usage: read_python dump PID | variables PID | loop PID N [MS] | corrupt PID N SEED | lines MINOR\n");
   return 2;
 }

@@ -91,6 +91,24 @@ def who_holds_the_lock(sandbox):
 
 
 @case
+def numbers_among_variables(sandbox):
+    """Up to 3.10 a variable that an inner function uses lies elsewhere and is left out."""
+    def test(python):
+        with subprocess.Popen([*python, os.path.join(PROGRAMS, "variables.py")], stdout=subprocess.PIPE, text=True,
+                              env=clean_environment()) as program:
+            try:
+                wanted = json.loads(program.stdout.readline())
+                if version_of(python)[1] <= 10:
+                    del wanted[0][1]["captured"]
+                read = subprocess.run([reader_of(sandbox), "variables", str(program.pid)], capture_output=True, text=True,
+                                      check=True)
+                check_equal(json.loads(read.stdout), {str(program.pid): wanted}, "the numbers")
+            finally:
+                program.kill()
+    each_python(test)
+
+
+@case
 def a_forked_child(sandbox):
     def test(python):
         with started(sandbox, python, "fork") as program:

@@ -40,6 +40,7 @@ enum Field : std::uint8_t {
   kFrameOwner,        // char
   kFrameEntry,        // bool: the interpreter's loop in C was entered with this frame
   kFrameCodeCopy,     // int: which copy of the code runs, free-threaded builds only
+  kFrameLocals,       // its local variables, in the order of their names
   // of PyCodeObject
   kCodeFile,
   kCodeName,
@@ -48,7 +49,8 @@ enum Field : std::uint8_t {
   kCodeLines,
   kCodeInstructions,
   kCodeCopies,  // pointer to {size, pointers to copies of the code}, free-threaded builds only
-  // of PyObject, PyTypeObject, PyASCIIObject, PyBytesObject
+  kCodeLocals,  // tuple of the names of its local variables
+  // of PyObject, PyTypeObject, PyASCIIObject, PyBytesObject, PyTupleObject, PyLongObject
   kObjectType,
   kTypeName,
   kStrLength,
@@ -56,8 +58,13 @@ enum Field : std::uint8_t {
   kStrAscii,  // its characters if they are ASCII
   kBytesLength,
   kBytesData,
+  kTupleLength,
+  kTupleItems,
+  kIntSize,    // signed number of digits up to 3.11; then that number above three bits, of which two are its sign
+  kIntDigits,  // of 30 bits each
   kStrWideAfterAscii,  // other characters come so much later
   kObjectBytes,        // size of PyObject: other fields of dicts, numbers and modules lie at fixed distances behind it
+  kFrameNamespace,     // pointer to the dict that holds a module's variables while it runs
   // bit numbers in the int at kStrState
   kStrKindBit,
   kStrCompactBit,

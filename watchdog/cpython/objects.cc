@@ -95,6 +95,36 @@ std::optional<std::string> Objects::Bytes(std::uint64_t object, std::size_t limi
   return bytes;
 }
 
+std::optional<std::int64_t> Objects::Number(std::uint64_t object) {
+  constexpr std::int64_t kMostDigits = 2, kTagBits = 3, kSign = 3, kNegative = 2;
+  constexpr unsigned kDigitBits = 30;
+  if (!IsA(object, "int")) return std::nullopt;
+  const auto size = memory_->Value<std::int64_t>(object + static_cast<std::uint64_t>(layout_[kIntSize]));
+  if (!size || *size == INT64_MIN) return std::nullopt;
+  const bool tagged = layout_.minor >= 12;
+  const bool negative = tagged ? (*size & kSign) == kNegative : *size < 0;
+  const std::int64_t digits = tagged ? *size >> kTagBits : (*size < 0 ? -*size : *size);
+  if (digits < 0 || digits > kMostDigits) return std::nullopt;
+  std::int64_t value = 0;
+  for (std::int64_t i = digits - 1; i >= 0; --i) {
+    const auto digit = memory_->Value<std::uint32_t>(object + static_cast<std::uint64_t>(layout_[kIntDigits]) +
+                                                     static_cast<std::uint64_t>(i) * sizeof(std::uint32_t));
+    if (!digit || *digit >> kDigitBits != 0) return std::nullopt;
+    value = value << kDigitBits | *digit;
+  }
+  return negative ? -value : value;
+}
+
+std::optional<std::vector<std::uint64_t>> Objects::Elements(std::uint64_t tuple, std::size_t limit) {
+  if (!IsA(tuple, "tuple")) return std::nullopt;
+  const auto length = Pointer(tuple, kTupleLength);
+  if (!length || *length > limit) return std::nullopt;
+  std::vector<std::uint64_t> elements(*length);
+  if (!memory_->Read(tuple + static_cast<std::uint64_t>(layout_[kTupleItems]), elements.data(), *length * kWord))
+    return std::nullopt;
+  return elements;
+}
+
 // The first of them, how many there are, and how many words each has: PyDictKeysObject, whose table of indices comes
 // before its entries.
 std::optional<std::uint64_t> Objects::EntriesOf(std::uint64_t keys, std::uint64_t* count, std::size_t* words) {

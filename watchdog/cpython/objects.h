@@ -27,6 +27,8 @@ struct Code {
 
 inline constexpr std::size_t kWord = sizeof(std::uint64_t);
 
+inline constexpr std::uint64_t kStackRefTag = 7;  // of a pointer in a frame, from 3.14 on
+
 struct Item {  // of a dict
   std::uint64_t key = 0, value = 0;
 };
@@ -46,6 +48,10 @@ class Objects {
   std::optional<std::string> Str(std::uint64_t object, std::size_t limit);
   // None if there are more.
   std::optional<std::string> Bytes(std::uint64_t object, std::size_t limit);
+  // Of an int (no bool) of at most 60 bits.
+  std::optional<std::int64_t> Number(std::uint64_t object);
+  // The elements of a tuple. None if there are more.
+  std::optional<std::vector<std::uint64_t>> Elements(std::uint64_t tuple, std::size_t limit);
   // Of a dict that is no object's own, in the order in which they were put in. None if there are more.
   std::optional<std::vector<Item>> Items(std::uint64_t dict, std::size_t limit);
 

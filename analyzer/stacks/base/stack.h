@@ -9,6 +9,10 @@
 namespace ncclwatch::stacks {
 
 struct Frame {
+  struct Variable {
+    std::string name;
+    std::int64_t value = 0;
+  };
   enum class Kind : std::uint8_t { kNative, kPython, kFolded };
   Kind kind = Kind::kNative;
   std::string function;  // demangled and shortened; empty if it has no symbol; of kFolded the whole line
@@ -22,7 +26,9 @@ struct Frame {
 
   // kPython
   std::string file;
-  int line = 0;  // 0 unknown
+  int line = 0;                   // 0 unknown
+  std::vector<Variable> numbers;  // local variables, if they were asked for
+  std::uint64_t group = 0;        // address of the object in its variable `group`
 };
 
 enum class How : std::uint8_t {

@@ -107,6 +107,7 @@ std::vector<Group> Groups::List() {
     const auto members = objects_.Items(item.value, kMostRanks);
     if (!members || members->empty()) continue;
     Group group{item.key, {}};
+    group.facts.object = item.key;
     group.facts.size = static_cast<std::uint32_t>(members->size());
     Describe(&group);
     groups.push_back(std::move(group));
@@ -177,9 +178,11 @@ std::vector<ProcessGroup> Groups::Read(const std::vector<std::uint64_t>& handles
   NameByPlaces(&groups);
   std::vector<std::uint64_t> origins;
   for (const Group& group : groups) origins.push_back(group.object);
-  const Registered registered(memory_, &objects_, interpreter_);
-  for (const auto& [handle, group] : Owners(memory_, &objects_, registered, origins, handles))
-    groups[group].facts.handles.push_back(handle);
+  if (!handles.empty()) {
+    const Registered registered(memory_, &objects_, interpreter_);
+    for (const auto& [handle, group] : Owners(memory_, &objects_, registered, origins, handles))
+      groups[group].facts.handles.push_back(handle);
+  }
   std::vector<ProcessGroup> facts;
   for (Group& group : groups) {
     std::sort(group.facts.handles.begin(), group.facts.handles.end());

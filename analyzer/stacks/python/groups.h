@@ -19,11 +19,12 @@ struct ProcessGroup {
   std::uint32_t size = 0;
   std::int32_t rank = -1;  // of this process in it, -1 if it could not be read
   std::vector<std::uint64_t> handles;
+  std::uint64_t object = 0;  // its address
   bool operator==(const ProcessGroup&) const = default;
 };
 
 // handles: of the communicators that are asked about.
-std::vector<ProcessGroup> ReadGroups(int pid, Modules* modules, const std::vector<std::uint64_t>& handles);
+std::vector<ProcessGroup> ReadGroups(int pid, Modules* modules, const std::vector<std::uint64_t>& handles = {});
 // The same of any memory. `runtime` is the address of _PyRuntime.
 std::vector<ProcessGroup> ReadGroups(Reader* memory, const Layout& layout, std::uint64_t runtime,
                                      const std::vector<std::uint64_t>& handles);

@@ -5,13 +5,13 @@
 
 namespace ncclwatch::stacks::python {
 
-Stacks Read(int pid, Modules* modules) {
+Stacks Read(int pid, Modules* modules, Want want) {
   Memory memory(pid);
   const Runtime runtime = Find(&memory, modules);
   Stacks stacks;
   if (runtime.layout) {
     PythonMemory checked(&memory, modules->maps(), modules->all()[runtime.module]);
-    stacks = ReadThreads(&checked, *runtime.layout, runtime.address, TasksOf(pid));
+    stacks = ReadThreads(&checked, *runtime.layout, runtime.address, TasksOf(pid), want);
   }
   stacks.present = runtime.present;
   stacks.version = runtime.version;

@@ -11,6 +11,12 @@
 
 namespace ncclwatch::stacks::python {
 
+struct Variable {
+  std::string name;
+  std::int64_t value = 0;
+  bool operator==(const Variable&) const = default;
+};
+
 struct Frame {
   std::string function;  // qualified from 3.11 on ("Trainer.step", "main.<locals>.<lambda>"); empty: not readable
   std::string file;
@@ -18,6 +24,9 @@ struct Frame {
   // The interpreter's loop in C (_PyEval_EvalFrameDefault) was entered with this frame: one native frame stands for
   // this one and all further inward up to the next that has it set.
   bool entry = false;
+  // If variables are wanted: its local variables that are whole numbers, and the object of its `group`.
+  std::vector<Variable> numbers;
+  std::uint64_t group = 0;
 
   bool operator==(const Frame&) const = default;
 };
@@ -44,7 +53,9 @@ struct Stacks {
   std::vector<Thread> threads;
 };
 
+enum class Want : std::uint8_t { kLines, kVariables };
+
 // Reads past any cache that the caller has. `modules` are of the same process.
-Stacks Read(int pid, Modules* modules);
+Stacks Read(int pid, Modules* modules, Want want = Want::kLines);
 
 }  // namespace ncclwatch::stacks::python

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "analyzer/files/input_file.h"
+#include "analyzer/stacks/python/variables.h"
 #include "watchdog/cpython/objects.h"
 
 namespace ncclwatch::stacks::python {
@@ -57,7 +58,6 @@ constexpr int kAttempts = 5;               // until two readings agree
 // and are read ten times each stay below it.
 constexpr std::size_t kMostSteps = 600'000;
 constexpr std::uint64_t kPointerAlign = 8;
-constexpr std::uint64_t kTagBits = 7;  // of a pointer in a _PyStackRef, from 3.14 on
 constexpr std::uint8_t kLastOwner = 4;
 
 struct State {  // of a thread, as the lists have it
@@ -84,8 +84,8 @@ struct RawStack {
 
 class Walk {
  public:
-  Walk(Reader* memory, const Layout& layout, std::uint64_t runtime)
-      : memory_(memory), layout_(layout), runtime_(runtime), objects_(memory, layout) {}
+  Walk(Reader* memory, const Layout& layout, std::uint64_t runtime, Want want)
+      : memory_(memory), layout_(layout), runtime_(runtime), want_(want), objects_(memory, layout) {}
 
   std::vector<State> States(std::string* trouble);
   std::vector<Thread> Threads(const std::vector<State>& states);
@@ -102,6 +102,7 @@ class Walk {
   Reader* memory_;
   Layout layout_;
   std::uint64_t runtime_;
+  Want want_;
   Objects objects_;
   std::size_t steps_ = 0;
 };
@@ -182,7 +183,7 @@ bool Walk::FrameAt(std::uint64_t address, RawFrame* frame, std::uint8_t* owner) 
   }
   const auto code = Pointer(address, kFrameCode);
   if (!code) return false;
-  frame->code = *code & ~kTagBits;
+  frame->code = *code & ~kStackRefTag;
   if (layout_.Has(kFrameCodeCopy)) frame->copy = objects_.Int(address, kFrameCodeCopy).value_or(0);
   if (layout_.minor <= 10) {
     const auto index = objects_.Int(address, kFrameInstruction);
@@ -233,8 +234,13 @@ bool Walk::Name(const RawStack& raw, Thread* thread) {
       return false;
     }
     if (code->IsInterpreters()) continue;
-    thread->frames.push_back(
-        {code->function, code->file, objects_.LineOf(frame.code, *code, frame.instruction, frame.copy), frame.entry});
+    thread->frames.push_back({code->function,
+                              code->file,
+                              objects_.LineOf(frame.code, *code, frame.instruction, frame.copy),
+                              frame.entry,
+                              {},
+                              0});
+    if (want_ == Want::kVariables) ReadVariables(memory_, &objects_, frame.address, frame.code, &thread->frames.back());
   }
   return raw.trouble.empty();
 }
@@ -323,10 +329,10 @@ std::uint64_t FindTidOffset(Reader* memory, const std::vector<std::uint64_t>& de
   return best;
 }
 
-Stacks ReadThreads(Reader* memory, const Layout& layout, std::uint64_t runtime, const Tasks& tasks) {
+Stacks ReadThreads(Reader* memory, const Layout& layout, std::uint64_t runtime, const Tasks& tasks, Want want) {
   Stacks stacks;
   stacks.present = true;
-  Walk walk(memory, layout, runtime);
+  Walk walk(memory, layout, runtime, want);
   const std::vector<State> states = walk.States(&stacks.trouble);
   const std::vector<int> numbers = ThreadNumbers(memory, &walk, layout, states, tasks);
   stacks.threads = walk.Threads(states);

@@ -28,6 +28,7 @@ std::uint64_t FindTidOffset(Reader* memory, const std::vector<std::uint64_t>& de
 
 // Ends for any memory: what is read is bounded in number and size. `runtime` is the address of _PyRuntime. The version
 // is left empty.
-Stacks ReadThreads(Reader* memory, const Layout& layout, std::uint64_t runtime, const Tasks& tasks);
+Stacks ReadThreads(Reader* memory, const Layout& layout, std::uint64_t runtime, const Tasks& tasks,
+                   Want want = Want::kLines);
 
 }  // namespace ncclwatch::stacks::python

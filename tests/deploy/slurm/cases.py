@@ -227,5 +227,25 @@ def doctor_of_all_ranks(build):
             raise Failure(f"doctor under srun: {output}")
 
 
-CASES = [doctor_of_all_ranks, preloaded_for_all, hang_over_two_nodes, hang_behind_a_script, cancelled, requeued, elements_of_an_array,
+def attached_from_outside(build):
+    """A job that runs without ncclwatch: `srun --overlap ncclwatch attach` prints one verdict, over two nodes."""
+    with Site(build, 2) as site:
+        job = site.submit("export NCCLWATCH=off\n" + script(site, "stuck_data_loader", "--rank 3 " + ENDLESS, out=False), "-N2", "-n4")
+        fault = os.path.join(site.root, f"fault.{job}")
+        site.wait_until(lambda: os.path.exists(fault), PATIENCE_S, "the fault was to be planted")
+
+        def found():
+            done = site.call("srun", "--overlap", "--jobid", job, "-N2", "--ntasks-per-node=1", build.command, "attach", "--json",
+                             check=False)
+            document = json.loads(done.stdout) if done.stdout.startswith("{") else None
+            if not document or document["coverage"]["watched"] != 4 or document["job"]["hosts"] != ["node0", "node1"]:
+                raise Failure(f"one verdict on all ranks was to be printed: {done.stdout}{done.stderr}")
+            return document["findings"]
+
+        first = site.wait_until(found, PATIENCE_S, "something was to be found")[0]
+        if (first["kind"], first["culprits"], first["culprit_details"][0]["host"]) != ("missing_participant", [3], "node1"):
+            raise Failure(f"the verdict: {json.dumps(first, indent=1)}")
+
+
+CASES = [attached_from_outside, doctor_of_all_ranks, preloaded_for_all, hang_over_two_nodes, hang_behind_a_script, cancelled, requeued, elements_of_an_array,
          collected_by_the_epilog]
