@@ -1,8 +1,6 @@
 #include "analyzer/recording/segment_output.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,7 +71,6 @@ std::uint64_t SegmentOutput::lost() const {
 }
 
 void SegmentOutput::Run() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);  // the reader of the rings comes first
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return finishing_ || !waiting_.empty(); });

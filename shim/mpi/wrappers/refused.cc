@@ -73,12 +73,11 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
 }
 
 // Of the call that the thread is in; null: it has none.
-const format::MpiRecord* RecordOf(Box& box, Function function) {
+const format::MpiRecord* OpenRecord(Box& box) {
   const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
   if (head == 0) return nullptr;
   const format::MpiRecord& last = RecordAt(box, head - 1);
-  const bool open = last.function == static_cast<std::uint32_t>(function) && last.thread == current_thread.id &&
-                    last.returned.load(std::memory_order_relaxed) == 0;
+  const bool open = last.thread == current_thread.id && last.returned.load(std::memory_order_relaxed) == 0;
   return open ? &last : nullptr;
 }
 
@@ -109,12 +108,7 @@ bool IsCharged(const Box& box, const Call& call) {
   return false;
 }
 
-void ReportRefusal(Box& box, Call& call, const format::MpiRecord* record, int error_class) {
-  if (record != nullptr) {
-    call.site = record->site;
-    call.index = record->communicator;
-    call.generation = record->generation;
-  }
+void ReportRefusal(Box& box, Call& call, int error_class) {
   if (IsCharged(box, call)) return;  // it was found wrong before MPI was asked
   for (const auto& refusal : kRefusals)
     if (refusal.error_class == error_class) return Report(call, {.wrong = refusal.wrong, .ends_process = true});
@@ -126,17 +120,26 @@ void Note(int status, bool refused_here) {
   if (now == Phase::kUnseen) return;
   Refused refused;
   _Unwind_Backtrace(Step, &refused);
+  Box* const own = inside ? CurrentBox() : nullptr;
+  const format::MpiRecord* const record = own ? OpenRecord(*own) : nullptr;
+  // Some functions jump to what handles their error, and are not on the stack any more.
+  if (record && refused.function == Function::kNone) refused.function = static_cast<Function>(record->function);
   const functions::FunctionInfo* info = functions::Find(refused.function);
   if (!info || refused.site == 0 || !IsOurAbi()) return;
   // Of what is wrapped it was said before it was passed on.
   if (!inside && (info->family != functions::Family::kQuery || !IsOutside())) return;
-  Box* const box = inside ? CurrentBox() : FirstUse(0);
+  Box* const box = inside ? own : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
   if (inside) {
-    const format::MpiRecord* const record = RecordOf(*box, refused.function);
-    if (record == nullptr) EnterOther(call);
-    if (refused_here || refused.by_handler) ReportRefusal(*box, call, record, status);
+    if (record && record->function == static_cast<std::uint32_t>(refused.function)) {
+      call.site = record->site;
+      call.index = record->communicator;
+      call.generation = record->generation;
+    } else {
+      EnterOther(call);
+    }
+    if (refused_here || refused.by_handler) ReportRefusal(*box, call, status);
     return;
   }
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
