@@ -77,8 +77,8 @@ const format::MpiRecord* OpenRecord(Box& box) {
   const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
   if (head == 0) return nullptr;
   const format::MpiRecord& last = RecordAt(box, head - 1);
-  const bool open = last.thread == current_thread.id && last.returned.load(std::memory_order_relaxed) == 0;
-  return open ? &last : nullptr;
+  const bool inside = last.thread == current_thread.id && last.returned.load(std::memory_order_relaxed) == 0;
+  return inside ? &last : nullptr;
 }
 
 // Only errors that the call's own arguments cause: what others cause (a peer that is gone) has other classes.

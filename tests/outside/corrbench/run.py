@@ -47,7 +47,8 @@ INVISIBLE = re.compile("|".join((
     r"pt2pt/(ArgMismatch-MPIRecv-Type-1|MissingCall-MPIWait)$",
     r"rma/ArgError-MPI(Put-count|WinCreate-invalidBuffer-2|WinCreate-overlap|WinFence-assert)$",
     r"rma/MisplacedCall-MPIWinFree-bufferFree$",
-    r"usertypes/ArgError-MPISend-Type-[14]$",
+    r"usertypes/ArgError-MPI(Send-Type-[14]|TypeCreateHVector-Stride)$",
+    r"usertypes/ArgError-MPITypeCreateStruct-(Blocklengths|Count-[23]|Datatype-[12]|Displacements-[12])$",
 )))
 # Only NCCLWATCH_MPI_CHECKS shows these: the program relies on buffered sends, or touches a buffer in use.
 NEEDS_CHECKS = re.compile(r"MPIBarrier-Deadlock-2|MPIRecv-Deadlock-[24]|pt2pt/MisplacedCall-MPIWait|bufferModification")
