@@ -62,9 +62,7 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
     finding.detected_at_ns = ToRealtime(view, view.now_ns);
     AddAdvice(&finding);
   }
-  if (std::all_of(diagnosis.findings.begin(), diagnosis.findings.end(),
-                  [](const Finding& finding) { return IsHarmless(AllRules(), finding.kind); }))
-    diagnosis.unexplained = StandstillOfAll(view);
+  if (diagnosis.harmless()) diagnosis.unexplained = StandstillOfAll(view);
   // Beside what stopped the job: it may be why, and is never what stopped it.
   if (!diagnosis.findings.empty())
     if (auto skew = FindSkew(view)) diagnosis.findings.push_back(*std::move(skew));
@@ -82,6 +80,7 @@ Diagnosis Diagnose(const Snapshot& snapshot) {
   Diagnosis diagnosis = TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
   AddMachines(snapshot.machines, &diagnosis.findings);
   AddWhere(snapshot.stacks, &diagnosis);
+  LeaveOut(snapshot.ignore, &diagnosis);
   return diagnosis;
 }
 

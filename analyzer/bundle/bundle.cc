@@ -376,7 +376,7 @@ absl::Status WriteBundle(const BundleRequest& request, TarZst::Write write, Bund
     const std::vector<reader::Failure> failures = run.failures;
     SiteLines lines(run.boxes);
     diagnosis::Diagnosis verdict = Diagnose(std::move(run), {nullptr, TopologyOfTheJob("bundle")});
-    lines.FillIn(&verdict);
+    NameAndIgnore("bundle", &lines, &verdict);
     well = bundle.AddText("verdict.txt", diagnosis::ToText(lines.ForPeople(verdict))) &&
            bundle.AddJson("verdict.json",
                           DiagnosisJson(verdict, failures, AsDiagnosed(verdict, request.located.attempts)));

@@ -34,6 +34,7 @@ constexpr char kDiagnoseHelp[] =
     "If the job was restarted, the command shows the last attempt that failed, and a line names the others.\n\n"
     "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank), or of\n"
     "the JSON lines of NCCL Inspector, which only show slowness.\n\n"
+    "A resource_leak is listed, but is no problem: the exit status is 0.\n\n"
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from\n"
     "the other files is still printed).";
 
@@ -77,15 +78,19 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   Options options(self, kDiagnoseHelp);
   std::vector<std::string> words, baseline_words;
   AttemptChoice choice;
+  std::string ignore;
   bool json = false;
   options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");
   options.add_option("--baseline", baseline_words, "an earlier run: say what takes longer than there")
       ->type_name("DIR|FILE")
       ->allow_extra_args(false);
+  options.add_option("--ignore", ignore, "a file of known findings to leave out, instead of NCCLWATCH_IGNORE")
+      ->type_name("FILE");
   DeclareAttempt(&options, &choice);
   options.add_flag("--json", json, "print the diagnosis as JSON (schema ncclwatch.diagnosis/1)");
   if (const auto status = options.Read(arguments)) return *status;
 
+  if (!ignore.empty()) setenv("NCCLWATCH_IGNORE", ignore.c_str(), 1);
   auto located = Locate(words, choice);
   if (!located.ok()) return Unreadable(self, located.status());
   if (const std::vector<std::string> files = InspectorFiles(located->paths); !files.empty()) {
@@ -105,10 +110,10 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
   diagnosis::Diagnosis verdict = Diagnose(std::move(run), ContextOf(baseline));
-  lines.FillIn(&verdict);
+  NameAndIgnore("diagnose", &lines, &verdict);
   Tell(verdict, lines.ForPeople(verdict), AsDiagnosed(verdict, located->attempts), failures, json);
   if (!failures.empty()) return kUnreadable;
-  return verdict.clean() ? kDone : kProblem;
+  return verdict.harmless() ? kDone : kProblem;
 }
 
 }  // namespace ncclwatch::analyzer

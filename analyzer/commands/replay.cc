@@ -381,7 +381,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   SiteLines lines(outcome.run.boxes);
   reader::RunImage run = outcome.run;
   diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
-  lines.FillIn(&verdict);
+  NameAndIgnore("replay", &lines, &verdict);
   if (request.json) {
     auto not_modelled = nlohmann::ordered_json::object();
     for (const auto& [op, calls] : program->not_modelled()) not_modelled[op] = calls;

@@ -19,6 +19,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/recording/boxes_in_segments.h"
 #include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
@@ -79,6 +80,7 @@ constexpr Mirror kMirrors[] = {
     {"--gpu", "NCCLWATCH_GPU", "MARKS", "device progress marks: off, end or both"},
     {"--log", "NCCLWATCH_LOG", "LEVEL", "off, error, warn, info or debug"},
     {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; it is never removed"},
+    {"--ignore", "NCCLWATCH_IGNORE", "FILE", "known findings to leave out"},
     {"--job", "NCCLWATCH_JOB", "NAME", "name of the job"},
     {"--ring", "NCCLWATCH_RING", "N", "records kept for each process, rounded up to a power of two"},
     {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in each process"},
@@ -196,6 +198,7 @@ int Finish(const RunRequest& request, const settings::Settings& settings, int st
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault && !epilogue.slow;
   if (!request.record.empty()) CopyEvidence(place->path(), request.record);
+  if (!request.record.empty() && healthy) RemoveBoxesInSegments(request.record);
   if (!deaths->AnyAlive() && ((healthy && !request.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;
 }

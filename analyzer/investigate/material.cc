@@ -85,7 +85,9 @@ absl::StatusOr<Run> ReadRun(const std::vector<std::string>& words, const analyze
   if (image.boxes.empty()) return absl::NotFoundError(absl::StrJoin(words, " ") + ": no black box could be read");
   analyzer::AddCrashFrames(&image);
   analyzer::SiteLines lines(image.boxes);
-  run.diagnosis = lines.ForPeople(analyzer::Diagnose(std::move(image)));
+  diagnosis::Diagnosis verdict = analyzer::Diagnose(std::move(image));
+  analyzer::NameAndIgnore("investigate", &lines, &verdict);
+  run.diagnosis = lines.ForPeople(std::move(verdict));
   run.attempts = AsDiagnosed(run.diagnosis, std::move(located->attempts));
   const analyzer::Recording recording = analyzer::Recording::Open(located->paths);
   run.began = BeginningOf(recording);

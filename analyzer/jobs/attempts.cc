@@ -38,10 +38,10 @@ Attempt& Numbered(std::uint32_t number, std::vector<Attempt>* all) {
 
 std::optional<diagnosis::Finding> RootOf(const std::vector<std::string>& directories) {
   for (const std::string& directory : directories)
-    if (auto verdict = ReadVerdict(directory); verdict && !verdict->diagnosis.clean())
+    if (auto verdict = ReadVerdict(directory); verdict && !verdict->diagnosis.harmless())
       return std::move(verdict->diagnosis.findings.front());
   diagnosis::Diagnosis verdict = Diagnose(ReadJob(directories, reader::Calls::kForVerdict));
-  if (verdict.clean()) return std::nullopt;
+  if (verdict.harmless()) return std::nullopt;
   return std::move(verdict.findings.front());
 }
 
@@ -114,7 +114,7 @@ absl::Status Choose(const AttemptChoice& choice, Attempts* attempts) {
 
 Attempts AsDiagnosed(const diagnosis::Diagnosis& shown, Attempts attempts) {
   if (attempts.several())
-    attempts.all[attempts.shown].root = shown.clean() ? std::nullopt : std::optional(shown.findings.front());
+    attempts.all[attempts.shown].root = shown.harmless() ? std::nullopt : std::optional(shown.findings.front());
   return attempts;
 }
 

@@ -17,7 +17,9 @@
 #include "core/slow/find.h"
 #include "core/text/printable.h"
 #include "core/view/from_boxes.h"
+#include "watchdog/evidence/ignore_file.h"
 #include "watchdog/evidence/topology_file.h"
+#include "watchdog/settings/settings.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -78,9 +80,7 @@ Judged ToJudge(reader::RunImage run) {
 
 diagnosis::Diagnosis Diagnose(const Judged& judged, const diagnosis::SlowContext& context) {
   diagnosis::Diagnosis verdict = Stopped(judged);
-  // What slows a job is told where nothing stops it. What is left behind stops nothing.
-  const auto stops = [](const diagnosis::Finding& one) { return one.kind != diagnosis::Kind::kResourceLeak; };
-  if (judged.untimed || std::any_of(verdict.findings.begin(), verdict.findings.end(), stops)) return verdict;
+  if (judged.untimed || !verdict.harmless()) return verdict;
   std::vector<diagnosis::Finding> slow = diagnosis::FindSlow(judged.snapshot, context);
   std::move(verdict.findings.begin(), verdict.findings.end(), std::back_inserter(slow));
   verdict.findings = std::move(slow);
@@ -112,6 +112,17 @@ nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const 
   json["restart"] = RestartJson(RestartAfter(verdict));
   json["attempts"] = ToJson(attempts);
   return json;
+}
+
+void NameAndIgnore(std::string_view command, SiteLines* lines, diagnosis::Diagnosis* verdict) {
+  static const std::vector<diagnosis::IgnoreLine> ignore = [&] {
+    std::vector<std::string> wrong;
+    auto known = evidence::ReadIgnoreFile(settings::OfThisProcess().ignore, &wrong);
+    for (const std::string& line : wrong) Complain(command, "NCCLWATCH_IGNORE: {}", line);
+    return known;
+  }();
+  lines->FillIn(verdict);
+  LeaveOut(ignore, verdict);
 }
 
 diagnosis::Topology TopologyOfTheJob(std::string_view command) {

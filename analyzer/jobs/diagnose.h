@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/jobs/attempts.h"
+#include "analyzer/jobs/site_lines.h"
 #include "core/model/finding.h"
 #include "core/model/snapshot.h"
 #include "core/reader/box.h"
@@ -32,6 +33,10 @@ std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<r
 // ncclwatch.diagnosis/1 with what could not be read, and with the attempts of the job.
 nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures,
                                      const Attempts& attempts);
+
+// With lines in place of its call sites, and without what NCCLWATCH_IGNORE lists. That file's mistakes are the
+// command's to report, once.
+void NameAndIgnore(std::string_view command, SiteLines* lines, diagnosis::Diagnosis* verdict);
 
 // The file that NCCLWATCH_TOPOLOGY names. What is wrong with it is said on stderr, as the command's.
 diagnosis::Topology TopologyOfTheJob(std::string_view command);

@@ -52,7 +52,7 @@ class FromKeys {
     object_ = outer;
   }
   template <typename T>
-  void Derived(const char* /*key*/, const T& /*value*/) {}
+  void Derived(const char* /*key*/, const T& /*value*/, Form /*form*/ = Form::kPlain) {}
 
  private:
   void Fail() { ok_ = false; }

@@ -16,7 +16,7 @@ std::optional<Verdict> ReadVerdict(const std::string& directory) {
 
 bool HasFault(const std::string& directory) {
   const auto verdict = ReadVerdict(directory);
-  return verdict && !verdict->diagnosis.clean();
+  return verdict && !verdict->diagnosis.harmless();
 }
 
 }  // namespace ncclwatch::analyzer

@@ -24,10 +24,8 @@ constexpr std::chrono::milliseconds kScan(100);  // how often new boxes and ende
 // ... new boxes while a job begins: a rank may fill its ring within the time of a scan.
 constexpr std::chrono::milliseconds kScanAtFirst(5);
 constexpr std::chrono::seconds kFirst(10);
-constexpr std::chrono::seconds kWriteAgain(1);   // after a write that failed: the disk may have room again
-constexpr std::uint64_t kFileBytes = 64u << 20;  // then the next file begins
-constexpr std::uint64_t kBytesOfCall = 12;       // about
-constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file is this part of it at most
+constexpr std::uint64_t kBytesOfCall = 12;      // about
+constexpr std::uint64_t kSegmentsOfLimit = 16;  // with a limit of bytes
 
 // Nothing that the process may still change is missing: a reader after this gets the same.
 bool Settled(const reader::Call& call) {
@@ -55,15 +53,17 @@ struct Collector::Followed {
   std::vector<reader::CallParts> parts;
   std::int64_t noted_ns = INT64_MIN;  // up to this instant notes and events are in segments
   Clock::time_point oldest{};         // when the first of them was taken
-  Clock::time_point not_before{};     // after a write that failed: when the calls are taken from the ring again
 };
 
 Collector::Collector(std::string directory, CollectorRequest request)
-    : directory_(std::move(directory)), request_(std::move(request)), calls_of_segment_(kCallsOfSegment) {
+    : directory_(std::move(directory)),
+      request_(std::move(request)),
+      calls_of_segment_(kCallsOfSegment),
+      output_(request_) {
   // Small enough for several ones of each process to find room.
   const auto fit = [&](std::uint64_t bytes) {
     calls_of_segment_ =
-        std::clamp<std::uint64_t>(bytes / (2 * kFilesOfLimit * kBytesOfCall), kFewestOfSegment, calls_of_segment_);
+        std::clamp<std::uint64_t>(bytes / (kSegmentsOfLimit * kBytesOfCall), kFewestOfSegment, calls_of_segment_);
   };
   if (request_.most_bytes != 0) fit(request_.most_bytes);
   fit(static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
@@ -136,7 +136,7 @@ bool Collector::Take(Followed* one, bool all) {
     one->alive = false;
     return false;
   }
-  if (!all && Clock::now() < one->not_before) return false;
+  if (!all && output_.full()) return false;
   const std::uint64_t head = one->box->head(), ring = one->box->ring_size();
   if (head > ring && one->next < head - ring) one->next = head - ring;  // the gap tells what is lost
   const bool hurry = head - std::min(head, one->next) > ring / 8;
@@ -154,70 +154,29 @@ bool Collector::Take(Followed* one, bool all) {
       reader::CallParts parts;
       if (one->box->ReadParts(call, &parts)) one->parts.push_back(std::move(parts));
     }
-    if (one->calls.size() >= calls_of_segment_ && !Write(one)) return false;
+    if (one->calls.size() >= calls_of_segment_) Write(one);
   }
   return hurry;
 }
 
-bool Collector::Write(Followed* one, bool last) {
-  if (one->next == one->begin && !last) return true;
-  reader::BoxImage image = one->box->Image(0);
+void Collector::Write(Followed* one, bool last) {
+  if (one->next == one->begin && !last) return;
+  SegmentOutput::Segment segment{one->box->Image(0), one->begin, one->next, last};
+  reader::BoxImage& image = segment.image;
   image.calls = std::move(one->calls);
   image.parts = std::move(one->parts);
   std::erase_if(image.notes, [&](const reader::Note& note) { return note.at_ns <= one->noted_ns; });
   std::erase_if(image.events, [&](const reader::Event& event) { return event.at_ns <= one->noted_ns; });
+  for (const reader::Note& note : image.notes) one->noted_ns = std::max(one->noted_ns, note.at_ns);
+  for (const reader::Event& event : image.events) one->noted_ns = std::max(one->noted_ns, event.at_ns);
   if (!last) {
     image.peers.clear();
     image.observations.clear();
   }
   one->calls.clear();
   one->parts.clear();
-  const std::uint64_t calls = image.calls.size(), slots = one->next - one->begin;
-  const std::string segment = ToSegment(image, one->begin, one->next, last);
-  MakeRoom(segment.size());
-  const absl::Status written = file_->Append(segment);
-  if (written.ok()) {
-    for (const reader::Note& note : image.notes) one->noted_ns = std::max(one->noted_ns, note.at_ns);
-    for (const reader::Event& event : image.events) one->noted_ns = std::max(one->noted_ns, event.at_ns);
-    calls_ += calls;
-    lost_ += slots - calls;
-    one->begin = one->next;
-  } else {
-    if (!failed_)
-      Complain("collect", "{}; calls are lost if their rings wrap before it can be written",
-               std::string(written.message()));
-    one->next = one->begin;
-    one->not_before = Clock::now() + kWriteAgain;
-    file_.reset();
-  }
-  failed_ = !written.ok();
-  return written.ok();
-}
-
-// Room for a segment of so many bytes.
-void Collector::MakeRoom(std::uint64_t bytes) {
-  const std::uint64_t limit = request_.most_bytes;
-  const std::uint64_t largest = std::min(kFileBytes, static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
-  const std::uint64_t most = limit == 0 ? largest : std::min(largest, limit / kFilesOfLimit);
-  std::error_code ignored;
-  if (!file_ || (file_->bytes() != 0 && file_->bytes() + bytes > most)) {
-    char host[256] = "node";
-    gethostname(host, sizeof host - 1);
-    do
-      file_ = std::make_unique<SegmentWriter>(
-          fmt::format("{}/{}.{}.{}{}", request_.to, host, getpid(), ++files_, format::kSegmentSuffix));
-    while (fs::exists(file_->path(), ignored));
-    written_files_.push_back(file_->path());
-  }
-  if (limit == 0) return;
-  std::uint64_t there = bytes;
-  for (const std::string& path : written_files_) there += fs::exists(path, ignored) ? fs::file_size(path, ignored) : 0;
-  while (there > limit && written_files_.size() > 1) {
-    const std::string& oldest = written_files_.front();
-    there -= fs::exists(oldest, ignored) ? fs::file_size(oldest, ignored) : 0;
-    fs::remove(oldest, ignored);
-    written_files_.erase(written_files_.begin());
-  }
+  one->begin = one->next;
+  output_.Add(std::move(segment));
 }
 
 void Collector::CopyBox(const Followed& one) const {
@@ -236,9 +195,10 @@ void Collector::Finish() {
   for (const auto& [path, one] : followed_) {
     Take(one.get(), true);
     // Also without a call: what the process said of its end, and its last notes.
-    if (!Write(one.get(), /*last=*/true)) lost_ += std::max(one->box->head(), one->begin) - one->begin;
+    Write(one.get(), /*last=*/true);
     if (fs::path(request_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
   }
+  output_.Finish();
 }
 
 }  // namespace ncclwatch::analyzer

@@ -2,8 +2,6 @@
 // the rings wrap. It only reads: no process of the job waits for it or knows of it.
 #pragma once
 
-#include <absl/status/status.h>
-
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -11,15 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/segments/segment_file.h"
+#include "analyzer/recording/segment_output.h"
 #include "core/reader/box.h"
 
 namespace ncclwatch::analyzer {
-
-struct CollectorRequest {
-  std::string to;                // directory of the segments, which exists
-  std::uint64_t most_bytes = 0;  // of segments: the oldest files go first. 0: no limit
-};
 
 // Of one directory with boxes. Not thread-safe.
 class Collector {
@@ -34,15 +27,15 @@ class Collector {
   // Takes and writes everything that is there, and copies the boxes beside the segments.
   void Finish();
 
-  std::uint64_t calls() const { return calls_; }  // written
-  std::uint64_t lost() const { return lost_; }  // calls that were overwritten before they could be read, or not written
+  std::uint64_t calls() const { return output_.calls(); }  // written
+  // Calls that were overwritten before they could be read, or not written.
+  std::uint64_t lost() const { return output_.lost(); }
 
  private:
   struct Followed;
   void FindNew();
   bool Take(Followed* one, bool all);
-  bool Write(Followed* one, bool last = false);  // false: not now; what is still in the ring is taken again later
-  void MakeRoom(std::uint64_t bytes);
+  void Write(Followed* one, bool last = false);
   void Resume(Followed* one) const;
   void CopyBox(const Followed& one) const;
 
@@ -52,11 +45,7 @@ class Collector {
   std::map<std::string, std::unique_ptr<Followed>> followed_;  // by path
   std::map<std::string, std::string> unreadable_;              // path and reason
   std::map<std::string, std::uint64_t> resumed_;               // by process: the slot after the last one on disk
-  std::unique_ptr<SegmentWriter> file_;
-  std::vector<std::string> written_files_;
-  unsigned files_ = 0;
-  std::uint64_t calls_ = 0, lost_ = 0;
-  bool failed_ = false;  // the last write did
+  SegmentOutput output_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point next_scan_{}, next_find_{};
 };

@@ -200,7 +200,7 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   job["stacks"] = StacksSection(run);
   const Judged judged = ToJudge(std::move(run));
   report->verdict = Diagnose(judged, {nullptr, TopologyOfTheJob(command)});
-  lines.FillIn(&report->verdict);
+  NameAndIgnore(command, &lines, &report->verdict);
   AddView(judged.snapshot, report->verdict.findings, &job);
   const Attempts attempts = AsDiagnosed(report->verdict, report->located.attempts);
   job["diagnosis"] = DiagnosisJson(report->verdict, report->failures, attempts);

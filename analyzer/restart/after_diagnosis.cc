@@ -75,7 +75,7 @@ Restart AfterFinding(const Finding& finding) {
 }  // namespace
 
 std::optional<Restart> RestartAfter(const diagnosis::Diagnosis& diagnosis) {
-  if (diagnosis.clean()) return std::nullopt;
+  if (diagnosis.harmless()) return std::nullopt;
   return AfterFinding(diagnosis.findings.front());
 }
 

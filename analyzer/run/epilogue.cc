@@ -95,7 +95,7 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
   SiteLines lines(run.boxes);
   diagnosis::Diagnosis again = Diagnose(run);
   const std::vector<std::string> known = CallLines(again);
-  lines.FillIn(&again);
+  NameAndIgnore("run", &lines, &again);
   const diagnosis::Diagnosis& before = verdict.diagnosis;
   if (!SameVerdict(before, again)) return completed;
   const std::vector<std::string>& said = before.findings[0].evidence;
@@ -109,10 +109,10 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
   return completed;
 }
 
-// A job that ended well was not stalled by what is no more than suspected.
+// A job that ended well was not stalled by what is no more than suspected, and leaks harm none.
 bool IsFault(const diagnosis::Diagnosis& verdict, int status) {
   return std::any_of(verdict.findings.begin(), verdict.findings.end(), [&](const diagnosis::Finding& finding) {
-    return status != 0 || finding.certainty != Certainty::kSuspected;
+    return !IsHarmless(finding.kind) && (status != 0 || finding.certainty != Certainty::kSuspected);
   });
 }
 
@@ -223,25 +223,29 @@ std::set<std::string> ReportedKinds(const std::string& directory) {
   return kinds;
 }
 
-// What slowed a job that ended. A line about it came while it ran, so the last word must not be "healthy". In a short
-// run chance looks like slowness: what no leader has reported counts only if the program's own numbers show it.
+// What slowed a job that ended, in front of what it left behind. A line about it came while it ran, so the last word
+// must not be "healthy". In a short run chance looks like slowness: what no leader has reported counts only if the
+// program's own numbers show it.
 void AddSlow(const std::string& directory, const reader::RunImage& run, const std::vector<reader::Observation>& ends,
              SiteLines* lines, diagnosis::Diagnosis* verdict) {
   diagnosis::SlowContext context;
   context.topology = TopologyOfTheJob("run");
   const std::set<std::string> reported = ReportedKinds(directory);
-  verdict->findings = SlowIn(run, ends, context);
-  const bool counts = std::any_of(verdict->findings.begin(), verdict->findings.end(), [&](const auto& finding) {
+  std::vector<diagnosis::Finding> slow = SlowIn(run, ends, context);
+  const bool counts = std::any_of(slow.begin(), slow.end(), [&](const auto& finding) {
     return finding.kind == diagnosis::Kind::kNumericFault || finding.kind == diagnosis::Kind::kReplicaDivergence ||
            reported.contains(std::string(diagnosis::Name(finding.kind)));
   });
-  if (!counts) verdict->findings.clear();
-  lines->FillIn(verdict);
+  if (!counts) return;
+  verdict->findings.insert(verdict->findings.begin(), slow.begin(), slow.end());
+  NameAndIgnore("run", lines, verdict);
 }
 
 std::string CleanLine(const diagnosis::Diagnosis& judged) {
   const std::string watched = fmt::format("{} of {} ranks watched", judged.watched, judged.expected);
-  if (judged.healthy()) return fmt::format("healthy: {}, nothing wrong", watched);
+  const std::string ignored = IgnoredText(judged.ignored);
+  if (judged.healthy())
+    return fmt::format("healthy: {}, nothing wrong{}{}", watched, ignored.empty() ? "" : "; ", ignored);
   if (!judged.clean())
     return fmt::format("only suspected: {}; {}", diagnosis::Name(judged.findings.front().kind), watched);
   return fmt::format("nothing wrong in what was recorded ({}): {}", watched, diagnosis::Join(judged.missing, "; "));
@@ -256,8 +260,9 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
   SiteLines lines(run.boxes);
   diagnosis::Diagnosis judged = DiagnoseWith(run, SeenEnds(ends));
-  lines.FillIn(&judged);
-  const auto said = ReadVerdict(directory);
+  NameAndIgnore("run", &lines, &judged);
+  auto said = ReadVerdict(directory);
+  if (said) NameAndIgnore("run", &lines, &said->diagnosis);
   if (said && IsFault(said->diagnosis, status) && !TellsMore(judged, said->diagnosis)) {
     const Completed completed = Complete(directory, *said, run);
     if (!completed.json.empty()) Keep(directory, completed.json, completed.text);
@@ -269,12 +274,15 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
     return;
   }
   const bool fault = IsFault(judged, status);
-  if (judged.clean()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
+  if (judged.harmless()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
   const bool slow = !fault && IsFault(judged, status);
   const std::string as_json = diagnosis::ToJson(judged);
-  if (!epilogue->fault || fault) epilogue->json = as_json;
+  if (!epilogue->fault || fault) epilogue->json = diagnosis::ToJson(judged, diagnosis::Checked::kShown);
   if (!fault && !slow) {
-    epilogue->clean = CleanLine(judged);
+    if (judged.clean() || !judged.harmless())
+      epilogue->clean = CleanLine(judged);
+    else if (say)
+      std::fputs(DiagnosisFor(STDERR_FILENO, lines.ForPeople(judged)).c_str(), stderr);
     return;
   }
   (fault ? epilogue->fault : epilogue->slow) = true;

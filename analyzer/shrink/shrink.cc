@@ -177,7 +177,7 @@ absl::Status TakeUnjudged(diagnosis::Kind kind, Job* job) {
 
 // Empty: it can be shrunk.
 std::string WhyNot(const diagnosis::Diagnosis& verdict) {
-  if (verdict.clean()) return "the recorded job was healthy: there is nothing to show";
+  if (verdict.harmless()) return "the recorded job was healthy: there is nothing to show";
   const diagnosis::Kind kind = verdict.findings.front().kind;
   if (CanBeShown(kind)) return {};
   return fmt::format("a finding of kind {} does not follow from the order of calls: it cannot be shrunk",

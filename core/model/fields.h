@@ -4,7 +4,7 @@
 // is missing.
 //
 // A Visit also has Group(key, function), for fields that JSON keeps in an object of their own, and
-// Derived(key, value), for what JSON alone has.
+// Derived(key, value, form), for what JSON alone has.
 #pragma once
 
 #include <concepts>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/model/finding.h"
+#include "core/model/ignore.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -32,6 +33,7 @@ enum class Form {
   kSeconds,      // three decimals
   kMerged,       // the field's own fields, among those of the object around it
   kOfSlow,       // of findings that have an effect; others lack the key
+  kIfAny,        // the key is left out if the list is empty
   kChecked,      // of `diagnose --json` alone: leaders neither write nor send it
 };
 
@@ -233,6 +235,7 @@ void Fields(Visit& visit, T& finding) {
   visit("evidence", finding.evidence);
   visit("machine_lines", finding.machine_lines, Form::kInternal);
   visit("next_steps", finding.next_steps);
+  visit.Derived("ignore_lines", IgnoreLinesFor(finding), Form::kIfAny);
 }
 
 template <typename Visit, FieldsOf<CheckedRule> T>
@@ -244,6 +247,12 @@ void Fields(Visit& visit, T& rule) {
   visit("covers", rule.covers);
   visit("result", rule.result);
   visit("why", rule.why, Form::kNone);
+}
+
+template <typename Visit, FieldsOf<IgnoredFindings> T>
+void Fields(Visit& visit, T& ignored) {
+  visit("line", ignored.line);
+  visit("findings", ignored.findings);
 }
 
 template <typename Visit, FieldsOf<Diagnosis> T>
@@ -266,6 +275,7 @@ void Fields(Visit& visit, T& diagnosis) {
   visit("missing", diagnosis.missing);
   visit("checked", diagnosis.checked, Form::kChecked);
   visit("findings", diagnosis.findings);
+  visit("ignored", diagnosis.ignored, Form::kChecked);
   visit("unexplained", diagnosis.unexplained, Form::kInternal);
 }
 

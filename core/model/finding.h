@@ -1,6 +1,7 @@
 // What a diagnosis says, in the terms of the documented JSON (ncclwatch.diagnosis/1). fields.h lists the fields.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,8 @@ enum class Kind {
   kEnvironmentSkew,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
+// What a job leaves behind that has done its work: nothing stops or slows down over it.
+constexpr bool IsHarmless(Kind kind) { return kind == Kind::kResourceLeak; }
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
 
@@ -295,6 +298,14 @@ struct CheckedRule {
 std::string_view Name(CheckedRule::Result result);  // "found", ...
 std::string_view Name(CheckedRule::Covers covers);  // "all", ...
 
+// Findings that the user knows and has listed (NCCLWATCH_IGNORE).
+struct IgnoredFindings {
+  std::string line;  // of the list
+  int findings = 0;  // left out over it
+
+  bool operator==(const IgnoredFindings&) const = default;
+};
+
 struct Diagnosis {
   std::string job;
   std::uint32_t attempt = 0;
@@ -310,11 +321,16 @@ struct Diagnosis {
   std::vector<std::string> missing;
   std::vector<CheckedRule> checked;  // all rules
   std::vector<Finding> findings;     // the root cause first
+  std::vector<IgnoredFindings> ignored;
   // Without a finding that could be why: how the job stands still, one of the notes. Empty: it does not.
   std::string unexplained;
 
   bool clean() const { return findings.empty(); }
-  bool healthy() const { return clean() && missing.empty() && processes > 0; }
+  // Nothing has stopped or slowed the job. It may have left something behind.
+  bool harmless() const {
+    return std::all_of(findings.begin(), findings.end(), [](const Finding& one) { return IsHarmless(one.kind); });
+  }
+  bool healthy() const { return harmless() && missing.empty() && processes > 0; }
 
   bool operator==(const Diagnosis&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/ignore.h"
 #include "core/reader/beside/machine.h"
 #include "core/reader/beside/meanwhile.h"
 #include "core/reader/image.h"
@@ -29,6 +30,7 @@ struct Snapshot {
   std::vector<std::string> missing;               // likewise: what could show a fault and was not there
   std::vector<reader::Meanwhile> meanwhile;       // what stragglers did while the others waited for them
   std::vector<reader::MachineSample> machines;    // what went wrong with them meanwhile
+  std::vector<IgnoreLine> ignore;                 // findings to leave out
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
 

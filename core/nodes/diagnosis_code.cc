@@ -21,7 +21,7 @@ struct WithoutKeys {
     fields();
   }
   template <typename T>
-  void Derived(const char* /*key*/, const T& /*value*/) {}
+  void Derived(const char* /*key*/, const T& /*value*/, Form /*form*/ = Form::kPlain) {}
 };
 
 // A field of each type, and fields of fields (model/fields.h).

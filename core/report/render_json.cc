@@ -14,6 +14,8 @@ class ToKeys {
   template <typename T>
   void operator()(const char* key, const T& value, Form form = Form::kPlain) {
     if (!Has(form)) return;
+    if constexpr (requires { value.empty(); })
+      if (form == Form::kIfAny && value.empty()) return;
     json_->Key(key);
     Value(value, form);
   }
@@ -36,8 +38,8 @@ class ToKeys {
     json_->EndObject();
   }
   template <typename T>
-  void Derived(const char* key, const T& value) {
-    (*this)(key, value);
+  void Derived(const char* key, const T& value, Form form = Form::kPlain) {
+    (*this)(key, value, form);
   }
 
   template <HasFields T>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/model/ignore.h"
 #include "core/model/text.h"
 #include "core/text/printable.h"
 #include "ncclwatch/format/mpi_record.h"
@@ -150,6 +151,9 @@ std::string Story(const Finding& finding, std::size_t columns) {
   for (const std::string& line : finding.evidence) out += Wrapped("    - ", line, columns);
   if (!finding.next_steps.empty()) out += "  next\n";
   for (const std::string& line : finding.next_steps) out += Wrapped("    - ", line, columns);
+  const std::vector<std::string> ignore = IgnoreLinesFor(finding);
+  if (!ignore.empty()) out += "  to ignore it (NCCLWATCH_IGNORE)\n";
+  for (const std::string& line : ignore) out += "    " + Printable(line) + "\n";  // whole, to be copied
   return out;
 }
 
@@ -176,6 +180,10 @@ std::string Footer(const Diagnosis& diagnosis, std::size_t columns) {
   if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
   if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
   std::string out = Wrapped("", line, columns);
+  for (const IgnoredFindings& one : diagnosis.ignored)
+    out +=
+        Wrapped("note: ", Plural(static_cast<std::uint64_t>(one.findings), "known finding") + " left out: " + one.line,
+                columns);
   const bool reported = diagnosis.findings.empty();  // what is missing stands in the first lines then
   for (const std::string& note : diagnosis.notes)
     if (!reported || std::find(diagnosis.missing.begin(), diagnosis.missing.end(), note) == diagnosis.missing.end())
@@ -215,7 +223,8 @@ std::string ToText(const Diagnosis& diagnosis, std::size_t columns, const Palett
     for (const std::string& part : diagnosis.missing) out += Wrapped("  - ", part, columns);
     return out + "\n" + Footer(diagnosis, columns);
   }
-  std::string out;
+  std::string out =
+      diagnosis.healthy() ? "healthy: nothing stopped or slowed the job; it leaves something behind\n\n" : "";
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& finding = diagnosis.findings[i];
     if (i > 0) out += "\n";

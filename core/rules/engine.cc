@@ -230,7 +230,9 @@ std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const 
   rules.MakeGraph();
   rules.Run(Phase::kContradiction, &findings);
   const bool contradicted = !findings.empty();
-  Findings misuses = rules.Run(Phase::kMisuse);
+  Findings misuses = findings;  // which the rules are to know
+  rules.Run(Phase::kMisuse, &misuses);
+  misuses.erase(misuses.begin(), misuses.begin() + std::ssize(findings));
   Findings deaths = rules.Run(Phase::kDeath);
   Findings before;
   if (!contradicted) before = WhatCameBefore(snapshot, view, table, deaths, &rules, checked);
@@ -252,10 +254,6 @@ std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const 
   rules.Run(Phase::kAfterwards, &findings);
   if (findings.size() > kMaxFindings) findings.resize(kMaxFindings);
   return findings;
-}
-
-bool IsHarmless(const RuleTable& table, Kind kind) {
-  return std::any_of(table.rules.begin(), table.rules.end(), [&](const Rule& rule) { return rule.harmless.Has(kind); });
 }
 
 }  // namespace ncclwatch::diagnosis

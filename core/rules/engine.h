@@ -12,7 +12,4 @@ namespace ncclwatch::diagnosis {
 std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const RuleTable& table,
                               std::vector<CheckedRule>* checked);
 
-// No finding of this kind explains that a job stands still.
-bool IsHarmless(const RuleTable& table, Kind kind);
-
 }  // namespace ncclwatch::diagnosis

@@ -73,8 +73,7 @@ struct Rule {
   std::vector<Finding> (*find)(const Facts& facts) = nullptr;
   Phase phase{};
   KindSet makes{};
-  KindSet fatal{};     // of these, what a process may die of: such a finding goes before the death of its culprit
-  KindSet harmless{};  // of these, what explains no standstill
+  KindSet fatal{};  // of these, what a process may die of: such a finding goes before the death of its culprit
   Needs needs = Needs::kNothing;
   Unless unless = Unless::kNever;
 };

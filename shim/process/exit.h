@@ -10,8 +10,9 @@ namespace ncclwatch::shim {
 void CatchExits();
 
 // What else is to be done where the program or a library calls _exit() or, with MPI, exit(), which returns to `site`.
-// Not there in the library for NCCL alone.
-[[gnu::weak]] void BeforeEnd(std::uint64_t site, int status);
+// refused: MPI ends the process over a call with an error of the class `status`. Not there in the library for NCCL
+// alone.
+[[gnu::weak]] void BeforeEnd(std::uint64_t site, int status, bool refused = false);
 // Before the first of these calls, once the core is open.
 [[gnu::weak]] void PrepareForEnd();
 

@@ -38,14 +38,14 @@ struct Counter {
     ++fields;
   }
   void Group(const char*, const auto& group) { group(); }
-  void Derived(const char*, const auto&) {}
+  void Derived(const char*, const auto&, Form = Form::kPlain) {}
 };
 
 template <typename T>
 class ListOfFields : public testing::Test {};
 using All = testing::Types<Exit, SignalWords, ExceptionWords, AllocationWords, ErrorWords, LastWords, Gpu, Culprit,
                            CommunicatorName, PeerName, SourcePlace, CallSummary, Step, Onset, Effect, SharedBy, Fact,
-                           CheckedRule, Finding, Diagnosis>;
+                           CheckedRule, IgnoredFindings, Finding, Diagnosis>;
 TYPED_TEST_SUITE(ListOfFields, All);
 
 TYPED_TEST(ListOfFields, HasAllMembers) {
@@ -99,7 +99,7 @@ class Filler {
     (void)key;
   }
   void Group(const char*, const auto& group) { group(); }
-  void Derived(const char*, const auto&) {}
+  void Derived(const char*, const auto&, Form = Form::kPlain) {}
 
  private:
   unsigned Below(unsigned end) { return static_cast<unsigned>(random_() % end); }

@@ -374,13 +374,15 @@ COMMUNICATORS = [
 ARGUMENTS = [
     *(bad_argument(name) for name in (
         "peer_out_of_range", "negative_tag", "negative_count", "root_out_of_range", "null_communicator",
-        "null_type", "uncommitted_type", "null_buffer", "same_buffer",
+        "null_type", "uncommitted_type", "null_buffer", "null_sent", "same_buffer",
         "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color",
         "negative_window",
         "gathered_from_where_it_goes", "negative_block", "negative_part", "null_group",
         "in_place_of_a_broadcast", "group_rank", "group_rank_twice", "group_range", "grid_too_large", "grid_negative",
         "graph_node", "distributed_node", "null_message", "cancel_null", "no_room_attached", "negative_blocks")),
     bad_argument("attached_twice", mpis=("mpich",)),  # Open MPI returns an error, whatever its handler, and goes on
+    *(Case(f"arguments.{name}", ("library_error",), odd_alone, alone=ANY) for name in ("no_communicator", "null_flag")),
+    bad_argument("unlike_own_part", everybody, least="likely", most="likely"),
     Case("arguments.started_null", ("request_error",), odd_alone, alone=ANY),
     # Where MPI takes it, the handle may be another object's by now.
     bad_argument("freed_communicator", least="likely"),

@@ -17,7 +17,7 @@ target_link_libraries(unit_diagnosis PRIVATE job_builder ncclwatch_warnings GTes
 gtest_discover_tests(unit_diagnosis TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 target_compile_definitions(unit_diagnosis PRIVATE NCCLWATCH_DIAGNOSES="${PROJECT_SOURCE_DIR}/docs/DIAGNOSES.md")
 target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/diagnosis/advice_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/bursts_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/bursts_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/ignore_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/words_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/words_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/device_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sequence_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/departure_test.cc

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text/pattern.h"
 #include "watchdog/settings/plain_file.h"
 #include "watchdog/settings/words.h"
 
@@ -63,7 +64,7 @@ bool IsAmong(std::string_view list, const std::vector<std::string>& names) {
     if (pattern.empty()) continue;
     const bool whole = pattern.find('/') != std::string_view::npos;
     for (const std::string& name : names)
-      if (Matches(pattern, whole ? std::string_view(name) : LastPart(name))) return true;
+      if (MatchesPattern(pattern, whole ? std::string_view(name) : LastPart(name))) return true;
   }
   return false;
 }

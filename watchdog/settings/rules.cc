@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text/pattern.h"
 #include "watchdog/settings/variables.h"
 #include "watchdog/settings/words.h"
 
@@ -179,7 +180,7 @@ bool Banned(const Rules& rules, std::string_view name, std::string_view value) {
   const auto matches = [&](const Rule& rule) {
     std::string pattern;
     for (const char c : Canonical(rule.value)) pattern += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    return Matches(pattern, small);
+    return MatchesPattern(pattern, small);
   };
   for (const Rule& rule : rules.bans) {
     if (rule.name != name || rule.value.empty()) continue;

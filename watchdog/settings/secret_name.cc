@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/text/pattern.h"
 #include "watchdog/settings/secret_scan.h"
 #include "watchdog/settings/words.h"
 
@@ -86,7 +87,8 @@ SecretName OfLastPart(std::string_view last, std::string_view before) {
 
 bool IsNamed(std::string_view name, std::string_view more) {
   while (!more.empty())
-    if (const std::string_view element = TakeElement(&more); !element.empty() && Matches(Small(element).text(), name))
+    if (const std::string_view element = TakeElement(&more);
+        !element.empty() && MatchesPattern(Small(element).text(), name))
       return true;
   return false;
 }

@@ -249,6 +249,7 @@ Settings Parse(const Environment& environment) {
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");
   settings.exchange = Exchange(environment);
+  settings.ignore = environment.Get("NCCLWATCH_IGNORE");
   settings.token = environment.Get("NCCLWATCH_TOKEN");
   settings.token_file = environment.Get("NCCLWATCH_TOKEN_FILE");
   settings.bind = Bind(environment);

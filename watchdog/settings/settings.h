@@ -56,6 +56,7 @@ struct Settings {
   std::string hook;                    // NCCLWATCH_HOOK
   std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
   std::string why_no_exchange;         // why it is off although nobody asked for that; else empty
+  std::string ignore;                  // NCCLWATCH_IGNORE, path of a file of known findings, empty: none
   std::string token;                   // NCCLWATCH_TOKEN, empty: none; a secret
   std::string token_file;              // NCCLWATCH_TOKEN_FILE, empty: none; the path of a file that holds the secret
   std::string bind;                    // NCCLWATCH_BIND, what bind_address.h can read, empty: all addresses, any port

@@ -23,6 +23,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_GPU", "end", "off", true},
     {"NCCLWATCH_HOOK", "", ""},
     {"NCCLWATCH_HOOK_TIMEOUT", "30", "", true},
+    {"NCCLWATCH_IGNORE", "", ""},
     {"NCCLWATCH_JOB", "", "", false, true},
     {"NCCLWATCH_KEEP", "7d,2G", "", true},
     {"NCCLWATCH_LOG", "warn", "", true},

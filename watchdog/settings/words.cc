@@ -9,26 +9,6 @@ bool Same(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return small(x) == small(y); });
 }
 
-bool Matches(std::string_view pattern, std::string_view text) {
-  std::size_t at = 0, in_text = 0, star = std::string_view::npos, resume = 0;
-  while (in_text < text.size()) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      resume = in_text;
-    } else if (at < pattern.size() && pattern[at] == text[in_text]) {
-      ++at;
-      ++in_text;
-    } else if (star != std::string_view::npos) {
-      at = star + 1;  // the star takes one character more
-      in_text = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (at < pattern.size() && pattern[at] == '*') ++at;
-  return at == pattern.size();
-}
-
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
   const std::size_t first = text.find_first_not_of(kBlanks);

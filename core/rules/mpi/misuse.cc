@@ -1,5 +1,5 @@
-// invalid_argument, request_error, resource_leak, epoch_error: what single processes do wrong with MPI by their own
-// account (format/misuse.h). Processes that do the same at the same place are one finding.
+// invalid_argument, request_error, resource_leak, epoch_error, library_error: what single processes do wrong with MPI
+// by their own account (format/misuse.h). Processes that do the same at the same place are one finding.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,6 +33,7 @@ Kind KindOf(const Misuse& misuse) {
     case MisuseKind::kRequestError: return Kind::kRequestError;
     case MisuseKind::kResourceLeak: return Kind::kResourceLeak;
     case MisuseKind::kEpochError: return Kind::kEpochError;
+    case MisuseKind::kLibraryError: return Kind::kLibraryError;
   }
   return Kind::kInvalidArgument;
 }
@@ -63,6 +64,11 @@ bool MayBeAnother(const Misuse& misuse) {
 
 // MPI allows it: a branch of the program starts some requests of an array, and all of them are waited for.
 bool MayBeMeant(const Misuse& misuse) { return misuse.wrong == Wrong::kNeverStarted; }
+
+// A cut message may be its sender's fault. Whose amounts are wrong, the calls of the other ranks show.
+bool OthersKnowBetter(const Misuse& misuse) {
+  return misuse.wrong == Wrong::kTruncated || misuse.wrong == Wrong::kUnlikeOwnPart;
+}
 
 // By a callback that MPI_Finalize runs: who has stayed in there for so long has perhaps not got that far.
 bool MayBeFreedYet(const View& view, const Case& one) {
@@ -118,6 +124,8 @@ std::string NextStep(const Misuse& misuse) {
             "do not touch what {} sends until a fence, flush, unlock or its request shows it is complete", made);
       return made.empty() ? "look at the requests of " + call
                           : "follow the request that " + made + " makes to the one call that completes it";
+    case Kind::kLibraryError:
+      return "look at the arguments of " + call + ", and at what MPI printed about it on standard error";
     case Kind::kEpochError:
       return "look at the epochs of the window around " + call + (made.empty() ? "" : ", and at " + made);
     default: break;
@@ -148,6 +156,28 @@ CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks, std::i
   call.state = misuse.result == 0 ? CallState::kReturned : CallState::kFailed;
   call.result = misuse.result == 0 ? "success" : "MPI error " + std::to_string(misuse.result);
   return call;
+}
+
+// The calls that made what is left, one for each place. Empty if the box does not tell them.
+std::vector<CallSummary> MakingCalls(const View& view, const std::vector<Case>& cases) {
+  std::map<std::pair<functions::Function, std::string>, std::vector<const Case*>> places;
+  for (const Case& one : cases)
+    if (one.misuse->made_at != 0) places[{one.misuse->made_by, MadeText(*one.misuse)}].push_back(&one);
+  std::vector<CallSummary> calls;
+  for (const auto& [place, made] : places) {
+    const Misuse& misuse = *made.front()->misuse;
+    CallSummary& call = calls.emplace_back();
+    for (const Case* one : made)
+      for (const int rank : RanksOf(view, one->process->nodes)) call.ranks.push_back(rank);
+    call.ranks = SortedUnique(std::move(call.ranks));
+    call.op = functions::OpName(misuse.made_by);
+    call.mpi = true;
+    call.site = misuse.made_at;
+    call.site_text = Place(misuse.made_at_name, misuse.made_at);
+    call.source = PlaceNamed(misuse.made_at_name, ToRealtime(view, made.front()->process->At(misuse.at_ns)));
+    call.state = CallState::kReturned;
+  }
+  return calls;
 }
 
 // A line for all that have done the same.
@@ -184,7 +214,7 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   finding.kind = KindOf(misuse);
   const auto doubtful = [&](const Case& one) {
     return WasReported(one) || MayBeReported(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) ||
-           MayBeFreedYet(view, one);
+           OthersKnowBetter(*one.misuse) || MayBeFreedYet(view, one);
   };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> nodes;
@@ -193,8 +223,9 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   if (const CommView* comm = view.CommOf(*first->process, misuse.communicator, misuse.generation))
     finding.communicator = DescribeComm(*comm);
   finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
-  // What is found at MPI_Finalize is not about that call.
-  if (misuse.function != functions::Function::MPI_Finalize)
+  if (finding.kind == Kind::kResourceLeak)
+    finding.calls = MakingCalls(view, cases);
+  else if (misuse.function != functions::Function::MPI_Finalize)  // what is found there is not about that call
     finding.calls.push_back(Describe(misuse, finding.culprits, finding.began_at_ns));
   finding.evidence = WhoDidWhat(view, cases);
   // Leaks of different places are one finding, of which the first is told.
@@ -207,7 +238,8 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   return finding;
 }
 
-std::vector<Finding> AllMisuses(const View& view) {
+// contradicted: ranks have made calls that do not fit one another.
+std::vector<Finding> AllMisuses(const View& view, bool contradicted = false) {
   // By what it is and where; leaks of different places are one story.
   using Key = std::tuple<Wrong, functions::Function, std::string>;
   std::map<Key, std::vector<Case>> sorts;
@@ -215,6 +247,7 @@ std::vector<Finding> AllMisuses(const View& view) {
     if (process.nodes.empty()) continue;
     for (const Misuse& misuse : process.box->words.misuses) {
       const Case one{&process, &misuse};
+      if (contradicted && OthersKnowBetter(misuse)) continue;
       if (format::Find(misuse.wrong) == nullptr || (WasReported(one) && LivedOn(process)) || StandsOpen(view, one))
         continue;
       sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
@@ -243,7 +276,7 @@ bool KilledSomebody(const View& view, const Finding& leak) {
 }  // namespace
 
 std::vector<Finding> FindMisuses(const Facts& facts) {
-  std::vector<Finding> findings = AllMisuses(facts.view);
+  std::vector<Finding> findings = AllMisuses(facts.view, !facts.findings.empty());
   std::erase_if(findings, IsLeak);
   return findings;
 }

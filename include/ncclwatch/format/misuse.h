@@ -11,7 +11,7 @@
 
 namespace ncclwatch::format {
 
-enum class MisuseKind : std::uint32_t { kInvalidArgument, kRequestError, kResourceLeak, kEpochError };
+enum class MisuseKind : std::uint32_t { kInvalidArgument, kRequestError, kResourceLeak, kEpochError, kLibraryError };
 
 enum class Wrong : std::uint32_t {
   kNothing = 0,                                          // of an entry that was taken back

@@ -103,7 +103,7 @@ void Report(Call& call, const Charge& charge) {
   if (number < format::kMisuses) {
     const std::uint32_t site_name = AddName(box, call.site);
     const std::uint32_t made_at_name = AddName(box, charge.made_at);
-    const bool tells_program = TellsProgram(call);
+    const bool tells_program = !charge.ends_process && TellsProgram(call);
     WriteEntry(box.words->misuses[number], number, [&](format::Misuse& entry) {
       Put(entry.site, call.site);
       Put(entry.made_at, charge.made_at);

@@ -16,6 +16,7 @@ struct Charge {
   std::int64_t limit = 0;
   std::uint64_t made_at = 0;  // of the object or operation: return address of the call `made_by`
   functions::Function made_by{};
+  bool ends_process = false;  // MPI is ending it over this, and must not be asked anything
 };
 // Never on the way of a call that is right.
 [[gnu::cold, gnu::noinline]] void Report(Call& call, const Charge& charge);

@@ -58,6 +58,18 @@ void CheckNoBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Data
     Report(call, {.wrong = Wrong::kNullBuffer, .value = static_cast<std::int64_t>(count)});
 }
 
+void CheckOwnPartAlike(Call& call, std::uint64_t sent, MPI_Datatype sent_type, std::uint64_t received,
+                       MPI_Datatype received_type) {
+  const Predefined::Entry* const from = predefined_types.Find(Bits(sent_type));
+  const Predefined::Entry* const into = predefined_types.Find(Bits(received_type));
+  if (!from || !into) return;
+  const std::uint64_t bytes = sent * from->bytes, room = received * into->bytes;
+  if (bytes == room && (bytes == 0 || Alike(from->number, into->number))) return;
+  Report(call, {.wrong = Wrong::kUnlikeOwnPart,
+                .value = static_cast<std::int64_t>(bytes),
+                .limit = static_cast<std::int64_t>(room)});
+}
+
 void CheckOverlap(Call& call, MPI_Datatype sent_type, MPI_Datatype received_type, std::uint64_t bytes) {
   // Others may have gaps, in which the other one's elements lie.
   if (IsPredefined(sent_type) && IsPredefined(received_type))

@@ -19,6 +19,9 @@ namespace ncclwatch::shim::mpi {
 [[gnu::cold]] void CheckUnknown(Call& call, MPI_Comm comm);
 [[gnu::cold]] void CheckUnusable(Call& call, MPI_Datatype type);
 void CheckUserOperator(Call& call, MPI_Op op);
+// What a rank sends to itself in a collective, by both ends of the one call.
+[[gnu::cold]] void CheckOwnPartAlike(Call& call, std::uint64_t sent, MPI_Datatype sent_type, std::uint64_t received,
+                                     MPI_Datatype received_type);
 [[gnu::cold]] void CheckNoBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Datatype type);
 [[gnu::cold]] void CheckOverlap(Call& call, MPI_Datatype sent_type, MPI_Datatype received_type, std::uint64_t bytes);
 [[gnu::cold]] void ReportPeer(Call& call);
@@ -131,6 +134,12 @@ inline constexpr auto kOperatorClasses = [] {
     classes[each.number] = ClassesOfOperator(each.name);
   return classes;
 }();
+// Whether what one type sends the other may receive. Several types are the same numbers, and a pair is as good as its
+// two elements.
+inline bool Alike(std::uint8_t one, std::uint8_t other) {
+  const std::uint8_t a = kTypeClasses[one], b = kTypeClasses[other];
+  return (a & b) != 0 || ((a | b) & (kBytes | kPairs)) != 0;
+}
 inline void CheckOperator(Call& call, MPI_Op op) {
   if (call.reduction == format::kUserReduction) return CheckUserOperator(call, op);
   if (call.dtype == functions::kDerivedType || (kTypeClasses[call.dtype] & kOperatorClasses[call.reduction]) != 0)

@@ -67,7 +67,7 @@ int Pass(const char* name, Kind kind, void* object, const char* function, int er
     if (!asking) {
       asking = true;
       // Of MPI's own code, whoever comes here: some functions jump, so that the return address is the application's.
-      if (Ends(object, kind)) BeforeEnd(reinterpret_cast<std::uint64_t>(real), ClassOf(error));
+      if (Ends(object, kind)) BeforeEnd(reinterpret_cast<std::uint64_t>(real), ClassOf(error), true);
       asking = false;
     }
   }

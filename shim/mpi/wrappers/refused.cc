@@ -36,6 +36,7 @@ Function Named(std::string_view name) {
 struct Refused {
   Function function = Function::kNone;
   std::uint64_t site = 0;
+  bool by_handler = false;  // MPI_ERRORS_ARE_FATAL of Open MPI, whose exit status is the error's class
 };
 
 // _exit() may be called in a signal handler, and beside a thread that has the loader's lock and does not give it back:
@@ -65,34 +66,82 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
     return _URC_NORMAL_STOP;
   }
   ForNamesAt(module, place - 1, [&](const char* name) {
+    if (std::string_view(name).starts_with("ompi_mpi_errors_are_fatal")) refused.by_handler = true;
     if (const Function function = Named(name); function != Function::kNone) refused.function = function;
   });
   return _URC_NO_REASON;
 }
 
-// The thread is in a call that has a record.
-bool IsReported(Box& box, Function function) {
+// Of the call that the thread is in; null: it has none.
+const format::MpiRecord* OpenRecord(Box& box) {
   const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
-  if (head == 0) return false;
+  if (head == 0) return nullptr;
   const format::MpiRecord& last = RecordAt(box, head - 1);
-  return last.function == static_cast<std::uint32_t>(function) && last.thread == current_thread.id &&
-         last.returned.load(std::memory_order_relaxed) == 0;
+  const bool inside = last.thread == current_thread.id && last.returned.load(std::memory_order_relaxed) == 0;
+  return inside ? &last : nullptr;
 }
 
-void Note() {
+// Only errors that the call's own arguments cause: what others cause (a peer that is gone) has other classes.
+constexpr struct {
+  int error_class;
+  Wrong wrong;
+} kRefusals[] = {{MPI_ERR_ARG, Wrong::kRefusedArgument},       {MPI_ERR_BUFFER, Wrong::kRefusedBuffer},
+                 {MPI_ERR_COMM, Wrong::kRefusedCommunicator},  {MPI_ERR_COUNT, Wrong::kRefusedCount},
+                 {MPI_ERR_FILE, Wrong::kRefusedFile},          {MPI_ERR_GROUP, Wrong::kRefusedGroup},
+                 {MPI_ERR_INFO, Wrong::kRefusedInfo},          {MPI_ERR_OP, Wrong::kRefusedOperator},
+                 {MPI_ERR_RANK, Wrong::kRefusedRank},          {MPI_ERR_REQUEST, Wrong::kRefusedRequest},
+                 {MPI_ERR_ROOT, Wrong::kRefusedRoot},          {MPI_ERR_TAG, Wrong::kRefusedTag},
+                 {MPI_ERR_TOPOLOGY, Wrong::kRefusedTopology},  {MPI_ERR_DIMS, Wrong::kRefusedTopology},
+                 {MPI_ERR_TYPE, Wrong::kRefusedType},          {MPI_ERR_WIN, Wrong::kRefusedWindow},
+                 {MPI_ERR_RMA_RANGE, Wrong::kRefusedAccess},   {MPI_ERR_DISP, Wrong::kRefusedAccess},
+                 {MPI_ERR_SIZE, Wrong::kRefusedAccess},        {MPI_ERR_RMA_SYNC, Wrong::kRefusedEpoch},
+                 {MPI_ERR_RMA_CONFLICT, Wrong::kRefusedEpoch}, {MPI_ERR_TRUNCATE, Wrong::kTruncated}};
+
+bool IsCharged(const Box& box, const Call& call) {
+  const std::uint64_t seen = box.words->misuses_seen.load(std::memory_order_relaxed);
+  for (std::uint64_t i = 0; i < seen && i < format::kMisuses; ++i) {
+    const format::Misuse& entry = box.words->misuses[i];
+    if (entry.site == call.site && entry.function == static_cast<std::uint32_t>(call.function) &&
+        entry.result.load(std::memory_order_relaxed) == format::kNoResult)
+      return true;
+  }
+  return false;
+}
+
+void ReportRefusal(Box& box, Call& call, int error_class) {
+  if (IsCharged(box, call)) return;  // it was found wrong before MPI was asked
+  for (const auto& refusal : kRefusals)
+    if (refusal.error_class == error_class) return Report(call, {.wrong = refusal.wrong, .ends_process = true});
+}
+
+void Note(int status, bool refused_here) {
   const Phase now = phase.load(std::memory_order_relaxed);
   const bool inside = now == Phase::kRunning;
   if (now == Phase::kUnseen) return;
   Refused refused;
   _Unwind_Backtrace(Step, &refused);
+  Box* const own = inside ? CurrentBox() : nullptr;
+  const format::MpiRecord* const record = own ? OpenRecord(*own) : nullptr;
+  // Some functions jump to what handles their error, and are not on the stack any more.
+  if (record && refused.function == Function::kNone) refused.function = static_cast<Function>(record->function);
   const functions::FunctionInfo* info = functions::Find(refused.function);
   if (!info || refused.site == 0 || !IsOurAbi()) return;
   // Of what is wrapped it was said before it was passed on.
   if (!inside && (info->family != functions::Family::kQuery || !IsOutside())) return;
-  Box* const box = inside ? CurrentBox() : FirstUse(0);
+  Box* const box = inside ? own : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
-  if (inside) return IsReported(*box, refused.function) ? void() : EnterOther(call);
+  if (inside) {
+    if (record && record->function == static_cast<std::uint32_t>(refused.function)) {
+      call.site = record->site;
+      call.index = record->communicator;
+      call.generation = record->generation;
+    } else {
+      EnterOther(call);
+    }
+    if (refused_here || refused.by_handler) ReportRefusal(*box, call, status);
+    return;
+  }
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 
@@ -104,13 +153,13 @@ void ncclwatch::shim::PrepareForEnd() {
   PrepareLoaded();
 }
 
-void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status) {
+void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status, bool refused) {
   Executing module;
   if (mpi::IsChild() || !mpi::IsMpisCode(site - 1, &module)) return;
   // By MPI itself. First of all: MPICH has asked its launcher to kill everybody, which waits for nothing more. A thread
   // that has made no call is MPI's own, which listens to the launcher.
   if (mpi::phase.load(std::memory_order_relaxed) == mpi::Phase::kRunning) NoteExit(status, !current_thread.box);
-  mpi::Note();
+  mpi::Note(status, refused);
 }
 
 extern "C" NCCLWATCH_EXPORT void exit(int status) {

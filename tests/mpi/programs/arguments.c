@@ -2,7 +2,7 @@
 #include "common.h"
 
 static int in[64], out[64];
-static double real[8], sum[8];
+static double real[8], sum[8], sums[64];
 
 static void peer_out_of_range(void) {
   if (rank != odd) return;
@@ -32,6 +32,29 @@ static void null_communicator(void) {
   if (rank != odd) return;
   planted();
   MPI_Barrier(MPI_COMM_NULL);
+}
+
+static void no_communicator(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Barrier((MPI_Comm)0);
+}
+
+static void null_flag(void) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (rank != odd) return;
+  planted();
+  MPI_Test(&request, NULL, MPI_STATUS_IGNORE);
+}
+
+static void unlike_own_part(void) {
+  planted();
+  MPI_Allgather(in, 1, MPI_INT, sums, 1, MPI_DOUBLE, ring);
+}
+
+static void null_sent(void) {
+  if (rank == odd) planted();
+  MPI_Allgather(rank == odd ? NULL : in, 1, MPI_INT, out, 1, MPI_INT, ring);
 }
 
 static void freed_communicator(void) {
@@ -311,6 +334,10 @@ int main(int argc, char** argv) {
       {"negative_count", negative_count},
       {"root_out_of_range", root_out_of_range},
       {"null_communicator", null_communicator},
+      {"no_communicator", no_communicator},
+      {"null_flag", null_flag},
+      {"unlike_own_part", unlike_own_part},
+      {"null_sent", null_sent},
       {"freed_communicator", freed_communicator},
       {"null_type", null_type},
       {"uncommitted_type", uncommitted_type},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/model/ignore.h"
 #include "core/model/text.h"
 
 namespace ncclwatch::watch {
@@ -11,7 +12,8 @@ std::string Headline(const diagnosis::Finding& finding) {
 }
 
 std::string OutcomeOf(const diagnosis::Diagnosis& judged) {
-  return judged.clean() ? "nothing is wrong" : Headline(judged.findings.front());
+  if (!judged.clean()) return Headline(judged.findings.front());
+  return judged.ignored.empty() ? "nothing is wrong" : IgnoredText(judged.ignored);
 }
 
 std::string StateText(format::Observed state) {

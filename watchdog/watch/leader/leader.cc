@@ -9,6 +9,7 @@
 #include "core/diagnose.h"
 #include "core/view/from_boxes.h"
 #include "ncclwatch/nanoseconds.h"
+#include "watchdog/evidence/ignore_file.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/base/limits.h"
@@ -59,7 +60,11 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       names_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
       group_wait_(context, &journal_, compare_.get()),
-      job_(context, lease, &journal_, *environment) {}
+      job_(context, lease, &journal_, *environment) {
+  std::vector<std::string> wrong;
+  ignore_ = evidence::ReadIgnoreFile(context.settings.ignore, &wrong);
+  for (const std::string& line : wrong) log::Warn("NCCLWATCH_IGNORE: {}", line);
+}
 
 Leader::~Leader() {
   // Overtaken (not: gave the lease back): the successor's diagnosis counts, and this process's says nothing any more.
@@ -157,7 +162,8 @@ void Leader::TakeOver(std::int64_t now_ns) {
   if (lease_->words().ending.load(std::memory_order_acquire) != 0) BeginEnding(now_ns);
   if (!stands || RecallWord(last)) return;
   // It is derived again rather than said again.
-  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(group_wait_.Images()));
+  diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(group_wait_.Images()));
+  LeaveOut(ignore_, &diagnosis);
   if (diagnosis.clean()) return;
   published_ = PublishedFrom(diagnosis.findings.front());
   reported_ = diagnosis;
@@ -282,6 +288,7 @@ diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_
   snapshot.now_ns = now_ns;
   snapshot.boot_id = context_.own->identity.boot_id;
   snapshot.limits = limits_;
+  snapshot.ignore = ignore_;
   snapshot.boxes = group_wait_.Images(max_calls);
   snapshot.notes = group_wait_.notes();
   if (job_.IsHub() && others_too) {

@@ -164,6 +164,7 @@ class Leader {
   CrashRun crashes_;
   NodeSteps steps_;
   SlowWatch slow_;
+  std::vector<diagnosis::IgnoreLine> ignore_;
   MachineRun machine_;
   NamesRun names_;
   std::vector<reader::MachineSample> machines_;  // by the order in which they came, without figures

@@ -94,11 +94,14 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
   diagnosis::AddMachines(snapshot.machines, &numbers);
   if (judges_steps && diagnosis::AllHaveSaid(view))
     if (auto skew = diagnosis::FindSkew(view)) numbers.push_back(std::move(*skew));
+  std::vector<diagnosis::IgnoredFindings> ignored;
+  LeaveOut(snapshot.ignore, &numbers, &ignored);
   JudgeNumbers(std::move(numbers), now_ns);
   if (judges_steps) {
     const diagnosis::StepTable table = steps_.Table(view);
     beat();
     std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, table, context_of_job_);
+    LeaveOut(snapshot.ignore, &findings, &ignored);
     LookCloser(now_ns, group_wait, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }

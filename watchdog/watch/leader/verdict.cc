@@ -17,11 +17,6 @@ bool IsForGood(const PublishedVerdict& published) {
           published.kind == Kind::kInvalidArgument || published.kind == Kind::kRequestError);
 }
 
-// What is left behind at the end of a job that has done its work is told then, and ends nothing.
-bool IsHarmless(const diagnosis::Diagnosis& diagnosis) {
-  return diagnosis.clean() || diagnosis.findings.front().kind == Kind::kResourceLeak;
-}
-
 std::string Ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
@@ -39,8 +34,8 @@ PublishedVerdict PublishedFrom(const diagnosis::Finding& finding) {
 
 Move Decide(const std::optional<PublishedVerdict>& published, const diagnosis::Diagnosis& diagnosis,
             const Since& since) {
-  if (!published) return IsHarmless(diagnosis) ? Move::kNone : Move::kPublish;
-  if (IsHarmless(diagnosis)) {
+  if (!published) return diagnosis.harmless() ? Move::kNone : Move::kPublish;
+  if (diagnosis.harmless()) {
     if (IsForGood(*published)) return Move::kNone;
     return !since.deaths || since.moved_on ? Move::kWithdraw : Move::kNone;
   }

@@ -133,6 +133,16 @@ struct Collective {
     if (part == MPI_IN_PLACE || whole == MPI_IN_PLACE || count <= 0 || call.bytes == 0) return;
     CheckApart(call, {part, call.bytes, type}, {whole, call.bytes * call.size, whole_type});
   }
+  // `other` is this rank's own end of what it sends to itself, MPI_IN_PLACE if there is none.
+  static void CheckOwnPart(Call& call, const void* other, auto count, MPI_Datatype type, auto sent,
+                           MPI_Datatype sent_type, auto received, MPI_Datatype received_type) {
+    if (other == MPI_IN_PLACE || call.inter) return;
+    if (!other) [[unlikely]]
+      CheckBuffer(call, other, Unsigned(count), type);
+    if ((sent == received && sent_type == received_type) || call.rank < 0) [[likely]]
+      return;
+    CheckOwnPartAlike(call, Unsigned(sent), sent_type, Unsigned(received), received_type);
+  }
   // What a rank sends is what each rank has room for; else this call differs from all others.
   static void Compare(Call& call, std::uint32_t sent) {
     if (sent && call.signature && sent != call.signature)
@@ -242,6 +252,7 @@ struct Gather : Collective<Gather> {
     CheckRoot(call);
     if (call.rank != root) return DescribeElements(call, from, sent, sent_type);
     DescribeElements(call, into, received, received_type);
+    CheckOwnPart(call, from, sent, sent_type, sent, sent_type, received, received_type);
     CheckPartApart(call, from, sent, sent_type, into, received_type);
   }
   template <class... A>
@@ -261,6 +272,7 @@ struct Scatter : Collective<Scatter> {
     CheckRoot(call);
     if (call.rank != root) return DescribeElements(call, into, received, received_type);
     DescribeElements(call, from, sent, sent_type);
+    CheckOwnPart(call, into, received, received_type, sent, sent_type, received, received_type);
     CheckPartApart(call, into, received, received_type, from, sent_type);
   }
   template <class... A>
@@ -342,6 +354,7 @@ struct Allgather : Collective<Allgather> {
     if (from != MPI_IN_PLACE) CheckCount(call, sent);
     Amount(call, static_cast<std::uint64_t>(received), received_type);
     CheckBuffer(call, into, call.bytes, received_type);
+    CheckOwnPart(call, from, sent, sent_type, sent, sent_type, received, received_type);
     CheckPartApart(call, from, sent, sent_type, into, received_type);
     if (from != MPI_IN_PLACE && !call.inter) Compare(call, SignatureOf(static_cast<std::uint64_t>(sent), sent_type));
   }

@@ -24,6 +24,8 @@ struct MakesWindow {
     const auto [comm, unit, bytes, base, info] = Shape::Of(arguments...);
     if (const std::int64_t least = std::min<std::int64_t>(bytes, unit); least < 0)
       Report(call, {.wrong = Wrong::kNegativeLength, .value = least});
+    else if (Shape::kHasMemory && !Shape::kMakesMemory && !base && bytes > 0)
+      Report(call, {.wrong = Wrong::kNullBuffer});
     BeginWindow(call, comm, unit, Shape::kHasMemory ? bytes : -1, &made);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS && call.box.watches_buffers)
@@ -275,13 +277,10 @@ struct Access {
     if (!predefined) call.bytes = 0;  // there may be gaps in it
     return {call.bytes, call.dtype, predefined};
   }
-  // Both ends stand in the one call. Several types are the same numbers.
+  // Both ends stand in the one call.
   static void CheckAlike(Call& call, const Data& own, const Data& target) {
     if (!own.predefined || !target.predefined) return;
-    const std::uint8_t one = kTypeClasses[own.dtype], other = kTypeClasses[target.dtype];
-    // A pair is as good as its two elements.
-    const bool alike = (one & other) != 0 || ((one | other) & (kBytes | kPairs)) != 0 || own.bytes == 0;
-    if (own.bytes == target.bytes && alike) [[likely]]
+    if (own.bytes == target.bytes && (own.bytes == 0 || Alike(own.dtype, target.dtype))) [[likely]]
       return;
     Report(call, {.wrong = Wrong::kUnlikeTarget,
                   .value = static_cast<std::int64_t>(own.bytes),
@@ -320,6 +319,7 @@ struct Put : Access {
   static int Intercept(Call& call, Real real, Origin* origin, Count origin_count, MPI_Datatype origin_type, int target,
                        MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Win window, A... more) {
     const Data own = Describe(call, origin_count, origin_type);
+    if (target != MPI_PROC_NULL) CheckBuffer(call, origin, own.bytes, origin_type);
     CheckAlike(call, own, Describe(call, count, type));
     constexpr Use use = std::is_const_v<Origin> ? Use::kRead : Use::kWritten;
     const auto touch = [&](auto& touched) { touched.Add(use, origin, Unsigned(origin_count), origin_type); };
@@ -333,6 +333,7 @@ struct Accumulate : Access {
                        int target, MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Op op, MPI_Win window,
                        A... more) {
     const Data own = Describe(call, origin_count, origin_type);
+    if (target != MPI_PROC_NULL) CheckBuffer(call, origin, own.bytes, origin_type);
     CheckAlike(call, own, Describe(call, count, type));
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);

@@ -1,4 +1,4 @@
-// invalid_argument, request_error, resource_leak: what processes have noted of themselves, and what is made of it.
+// invalid_argument, request_error, resource_leak, library_error: what processes have noted of themselves, and what is made of it.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -94,6 +94,29 @@ TEST(MpiMisuse, ThatMpiEndsTheProcessOverIsTheCause) {
   for (std::size_t i = 1; i < diagnosis.findings.size(); ++i) EXPECT_EQ(diagnosis.findings[i].caused_by, 0u);
 }
 
+TEST(MpiMisuse, ThatMpiItselfRefusesIsALibraryError) {
+  MpiJob job(4);
+  Note(&job, 2, Wrong::kRefusedCommunicator, Function::MPI_Barrier);
+  job.Pass(0.01);
+  job.Die(2, Job::Status(5));
+  const Diagnosis diagnosis = job.Diagnose();
+  Expect(diagnosis, Kind::kLibraryError, Certainty::kCertain, {2});
+  const diagnosis::Finding& finding = diagnosis.findings.at(0);
+  EXPECT_NE(finding.summary.find("called MPI_Barrier at train+0x1234: MPI refuses the communicator (MPI_ERR_COMM)"),
+            std::string::npos)
+      << finding.summary;
+  EXPECT_EQ(finding.calls.at(0).op, "Barrier");
+}
+
+// Its sender may have sent too much.
+TEST(MpiMisuse, ThatAMessageIsCutIsNotCertain) {
+  MpiJob job(4);
+  Note(&job, 2, Wrong::kTruncated, Function::MPI_Recv);
+  job.Pass(0.01);
+  job.Die(2, Job::Status(15));
+  Expect(job.Diagnose(), Kind::kLibraryError, Certainty::kLikely, {2});
+}
+
 // The clocks of records and of words may be apart by some microseconds.
 TEST(MpiMisuse, IsTheCauseOfItsOwnDeathWhateverTheClocksSay) {
   MpiJob job(4);
@@ -131,6 +154,19 @@ TEST(MpiMisuse, ALeakOfAllIsReportedOnce) {
   EXPECT_EQ(finding.summary,
             "Ranks 0-2 called MPI_Finalize: 1 communicator was not freed (MPI_Isend at train+0x1200).");
   EXPECT_EQ(finding.evidence.size(), 2u);
+  ASSERT_EQ(finding.calls.size(), 1u);
+  EXPECT_EQ(finding.calls[0].ranks, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(finding.calls[0].op, "Isend");
+  EXPECT_EQ(finding.calls[0].site_text, "train+0x1200");
+}
+
+TEST(MpiMisuse, ALeakIsNoProblem) {
+  MpiJob job(2);
+  for (int rank = 0; rank < 2; ++rank) job.Other(rank, Function::MPI_Finalize);
+  Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
+  EXPECT_TRUE(job.Diagnose().healthy());
+  Note(&job, 1, Wrong::kNeverCompleted, Function::MPI_Finalize);
+  EXPECT_FALSE(job.Diagnose().healthy());
 }
 
 // A callback of MPI_Finalize may free it yet.
