@@ -35,6 +35,14 @@ EFFECT = 0.10  # of the time: the least that a planted slowness takes
 TRIES = 3
 
 
+def prefer(nice):
+    """This process and its session: where the kernel groups processes by session, only the group's own value counts."""
+    os.nice(nice)
+    if nice and os.path.exists("/proc/self/autogroup"):
+        with open("/proc/self/autogroup", "w") as file:
+            file.write(str(nice))
+
+
 class Loopback:
     """A network namespace with a loopback device of its own, which becomes slow when the job reaches the onset."""
 
@@ -94,7 +102,7 @@ class Run:
         loopback = Loopback(slow, os.path.join(self.folder, "onset")) if slow else None
         try:
             process = Process((loopback.command() if loopback else []) + self.command(), self.environment(),
-                              preexec=lambda: os.nice(nice))
+                              preexec=lambda: prefer(nice))
             limit = time.monotonic() + 60 + 4 * self.job.options["steps"] * self.job.options["step-ms"] / 1000
             while process.popen.poll() is None and time.monotonic() < limit:
                 if loopback:
