@@ -82,6 +82,7 @@ void StepJoin::AddRow(const Node& node, std::size_t steps) {
 }
 
 StepTable StepJoin::Make() {
+  FindOccupied();
   for (const auto& [key, arrivals] : collectives_) {
     if (!AreAsMany(arrivals)) continue;
     AddComparable(key.communicator, arrivals);
@@ -178,6 +179,42 @@ bool StepJoin::IsChained(const CommView& comm) {
          });
 }
 
+// Where ranks meet on one communicator only, none is kept by another one.
+void StepJoin::FindOccupied() {
+  const auto other = [&](const auto& one) {
+    return one.first.communicator != collectives_.begin()->first.communicator;
+  };
+  if (std::none_of(collectives_.begin(), collectives_.end(), other)) return;
+  occupied_.resize(table_.parts.size());
+  for (const auto& [key, arrivals] : collectives_) {
+    if (arrivals.size() < 2 || !AreBlocking(arrivals) || !AreAsMany(arrivals)) continue;
+    std::int64_t doubt_ns = 0;
+    const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
+    const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
+    const std::int64_t transfer_ns = TransferNs(arrivals);
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      const Arrival& one = arrivals[i];
+      const std::int64_t inside_ns = std::min(one.inside_ns, last - late_ns[i] + transfer_ns);
+      occupied_[one.row].push_back({one.entered_ns, one.entered_ns + inside_ns});
+    }
+  }
+  for (std::vector<Interval>& row : occupied_)
+    std::sort(row.begin(), row.end(), [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
+}
+
+// Of the time by which it came late: in it others kept it, or the network did.
+std::int64_t StepJoin::OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const {
+  if (occupied_.empty() || arrival.inside_ns < 0) return 0;
+  const std::vector<Interval>& row = occupied_[arrival.row];
+  const std::int64_t from_ns = arrival.entered_ns - late_ns;
+  auto at = std::lower_bound(row.begin(), row.end(), arrival.entered_ns,
+                             [](const Interval& one, std::int64_t ns) { return one.begin_ns < ns; });
+  std::int64_t sum = 0;
+  while (at != row.begin() && (--at)->end_ns > from_ns)
+    sum += std::max<std::int64_t>(0, std::min(at->end_ns, arrival.entered_ns) - std::max(at->begin_ns, from_ns));
+  return std::min(sum, late_ns);
+}
+
 void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
   if (arrivals.size() < 2) return;
   const CommView* const comm = CommOf(communicator);
@@ -185,10 +222,13 @@ void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>
   std::int64_t doubt_ns = 0;
   const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
   const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
-  const std::int64_t middle = Middle(late_ns);
+  std::vector<std::int64_t> own_late_ns;
+  for (std::size_t i = 0; i < arrivals.size(); ++i)
+    own_late_ns.push_back(late_ns[i] - OccupiedNs(arrivals[i], late_ns[i]));
+  const std::int64_t middle = Middle(own_late_ns);
   auto& late_on = late_on_[communicator];
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    std::int64_t late = chained ? 0 : late_ns[i] - middle;
+    std::int64_t late = chained ? 0 : own_late_ns[i] - middle;
     late = late > 0 ? std::max<std::int64_t>(0, late - doubt_ns) : late;
     std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row].late_ns;
     among_peers.resize(table_.steps());

@@ -95,6 +95,8 @@ class StepJoin {
   void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals);
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void FindOccupied();
+  std::int64_t OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const;
   void AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void SetWork();
   void AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers);
@@ -131,6 +133,11 @@ class StepJoin {
   std::map<std::tuple<std::uint64_t, functions::Function, std::uint64_t, std::vector<std::size_t>>, StepTransfers>
       transfers_;
   std::vector<std::vector<Enqueued>> enqueued_;  // by row, then by step
+  // By row, ascending: when it waited or moved data in a collective, on the view's clock.
+  struct Interval {
+    std::int64_t begin_ns = 0, end_ns = 0;
+  };
+  std::vector<std::vector<Interval>> occupied_;
   // By communicator, row and step: how late among its members, as calls and as kernels tell.
   struct LateOn {
     std::vector<std::int64_t> late_ns, kernel_late_ns;
