@@ -97,15 +97,28 @@ StepTable StepJoin::Make() {
               [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
     table_.transfers.push_back(std::move(transfers));
   }
-  for (std::size_t row = 0; row < enqueued_.size(); ++row)
-    for (std::size_t step = 0; step < enqueued_[row].size(); ++step) {
-      part(row, step).late_ns += enqueued_[row][step].late_ns;
-      part(row, step).wait_ns += enqueued_[row][step].wait_ns;
-    }
+  for (std::size_t step = 0; step < table_.steps(); ++step) AddEnqueued(step);
   for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
   SetPeers();
   SetWork();
   return std::move(table_);
+}
+
+// Of requests no more than ranks wait for them. How long others waited bounds how late one was for them.
+void StepJoin::AddEnqueued(std::size_t step) {
+  std::int64_t longest_ns = 0;
+  for (std::size_t row = 0; row < enqueued_.size(); ++row) longest_ns = std::max(longest_ns, part(row, step).idle_ns);
+  for (std::size_t row = 0; row < enqueued_.size(); ++row) {
+    Enqueued one = enqueued_[row][step];
+    StepPart& its = part(row, step);
+    if (one.requested) {
+      one.late_ns = std::min(one.late_ns, longest_ns);
+      one.wait_ns = std::min(one.wait_ns, its.idle_ns);
+      its.idle_ns -= one.wait_ns;
+    }
+    its.late_ns += one.late_ns;
+    its.wait_ns += one.wait_ns;
+  }
 }
 
 std::size_t StepJoin::RowOf(int rank) const {
@@ -247,6 +260,7 @@ void StepJoin::AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_
     *among_peers += late_ns;
   } else {
     Enqueued& enqueued = enqueued_[arrival.row][arrival.step];
+    enqueued.requested = enqueued.requested || functions::IsMpi(arrival.function);
     enqueued.late_ns = later(late_ns, enqueued.late_ns);
     enqueued.wait_ns = std::max(enqueued.wait_ns, wait_ns);
     *among_peers = later(late_ns, *among_peers);

@@ -44,9 +44,7 @@ inline std::int64_t KernelNs(const reader::Call& call) {
   return call.kernel.clock == format::KernelClock::kNone ? -1 : static_cast<std::int64_t>(call.kernel.ns);
 }
 // Nobody arrives at it together with others when it is called.
-inline bool MeetsNobody(const reader::Call& call) {
-  return (call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0;
-}
+inline bool MeetsNobody(const reader::Call& call) { return (call.flags & (format::kEmpty | format::kOneRank)) != 0; }
 
 class StepJoin {
  public:
@@ -96,6 +94,7 @@ class StepJoin {
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void FindOccupied();
+  void AddEnqueued(std::size_t step);
   std::int64_t OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const;
   void AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void SetWork();
@@ -112,6 +111,7 @@ class StepJoin {
   };
   struct Enqueued {
     std::int64_t late_ns = 0, wait_ns = 0;
+    bool requested = false;  // by MPI: others wait for it only where they wait for their requests
   };
 
   const View& view_;

@@ -28,7 +28,7 @@ from slow_file import slow_file  # noqa: E402
 FAULTS = {}  # name -> function(sandbox) -> (expected, told)
 # What a job needs at least: two looks of the leader, 5 s apart, and samples in between.
 STEPS, STEP_US, LATE_US = 140, 40000, 60000
-LIMITED = (STEPS, STEP_US // 2, -1, 0, 12000, "cpu")  # all ranks need 12 of 32 ms of a processor
+LIMITED = (2 * STEPS, STEP_US // 2, -1, 0, 12000, "cpu")  # all ranks need 12 of 32 ms of a processor
 RECORDS = 2  # of a batch, as the program reads it
 
 
