@@ -201,6 +201,7 @@ void StepJoin::FindOccupied() {
   occupied_.resize(table_.parts.size());
   for (const auto& [key, arrivals] : collectives_) {
     if (arrivals.size() < 2 || !AreBlocking(arrivals) || !AreAsMany(arrivals)) continue;
+    if (arrivals.front().calls > 1) continue;  // a sum: when each of them was is not known
     std::int64_t doubt_ns = 0;
     const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
     const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
