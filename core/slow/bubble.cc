@@ -132,16 +132,19 @@ std::optional<Bubble> FindBubble(const StepTable& table, double least) {
   const auto p = static_cast<double>(found.stages), m = static_cast<double>(found.batches);
   found.expected = (p - 1) / (m + p - 1);
   if (found.idle < least) return std::nullopt;
+  const bool few = m < kEnoughBatches * p;
   if (found.idle <= found.expected + std::max(kTolerance, kScatter * found.expected))
-    return m < kEnoughBatches * p ? std::optional(found) : std::nullopt;
+    return few ? std::optional(found) : std::nullopt;
   const double lowest = *std::min_element(of_stage.begin(), of_stage.end());
   for (std::size_t stage = 0; stage < found.stages; ++stage)
     if (of_stage[stage] <= lowest + kAlike) found.stage_of.push_back(stage);
   std::vector<double> others;
   for (const double share : of_stage)
     if (share > lowest + kAlike) others.push_back(share);
-  if (others.empty() || 2 * found.stage_of.size() > found.stages || Median(others) < lowest + kStandsOut)
-    return std::nullopt;
+  if (others.empty() || 2 * found.stage_of.size() > found.stages || Median(others) < lowest + kStandsOut) {
+    found.stage_of.clear();  // the batches explain a part, and nothing the rest
+    return few && found.expected >= least ? std::optional(found) : std::nullopt;
+  }
   for (const Chain& chain : chains)
     for (const std::size_t stage : found.stage_of) found.rows.push_back(chain.rows[stage]);
   std::sort(found.rows.begin(), found.rows.end());

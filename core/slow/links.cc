@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
 constexpr double kLeastError = 0.01;             // of the time, that each level has
 constexpr std::size_t kFewestAlike = 4;          // transfers that tell what is usual
+constexpr double kMuchLess = 4;                  // times
 constexpr std::size_t kOneLinkOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
 
 double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) {
@@ -94,20 +95,30 @@ class LinkSearch {
   }
 
  private:
-  // Those that rose at about the same time as most.
+  // Those that rose at about the same time as the one that lost most. What rose a little at another time is no part of
+  // it, and what it passes is cleared.
   bool CollectRisen() {
-    std::vector<std::size_t> onsets;
-    for (const auto& [index, level] : levels_)
-      if (level.rose) onsets.push_back(level.onset);
-    if (onsets.empty()) return false;
-    const auto middle = static_cast<double>(Median(std::move(onsets)));
-    const double apart = static_cast<double>(kOneLinkOnset_steps) + 0.1 * static_cast<double>(table_.steps());
+    double most = 0;
+    const Level* worst = nullptr;
     for (const auto& [index, level] : levels_) {
-      const bool then = std::abs(static_cast<double>(level.onset) - middle) <= apart;
-      if (!level.rose || then) (level.rose ? slower_ : as_before_).push_back(index);
+      const double lost = (level.after_ns - level.before_ns) * static_cast<double>(table_.transfers[index].calls);
+      if (!level.rose || lost <= most) continue;
+      most = lost;
+      worst = &level;
     }
-    return !slower_.empty();
+    if (!worst) return false;
+    const std::size_t apart = kOneLinkOnset_steps + table_.steps() / 10;
+    for (const auto& [index, level] : levels_) {
+      const auto [first, second] = std::minmax(level.onset, worst->onset);
+      if (level.rose && second - first <= apart)
+        slower_.push_back(index);
+      else if (!level.rose || Rise(level) < Rise(*worst) / kMuchLess)
+        as_before_.push_back(index);
+    }
+    return true;
   }
+
+  static double Rise(const Level& level) { return level.after_ns / level.before_ns - 1; }
 
   // The same between as many ranks, and as many hosts, takes longer from the beginning on.
   bool CollectUnlikeOthers() {

@@ -76,13 +76,14 @@ class Account {
     if (all.empty()) return;
     const auto [doing, count] = MostOften<Doing>(all, [](const MeanwhileSample& sample) { return sample.doing; });
     doing_ = WritesBetweenSamples() ? Doing::kCheckpoint : doing;
+    if (doing_ == doing && static_cast<double>(count) < kLeastCovered * static_cast<double>(all.size())) SetKept(all);
     for (const MeanwhileSample* sample : all)
       if (sample->doing == doing_) like_.push_back(sample);
   }
 
   bool enough() const { return enough_; }
   bool covered() const {
-    if (WritesBetweenSamples()) return true;
+    if (kept_ || WritesBetweenSamples()) return true;
     return doing_ != Doing::kOther &&
            static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
   }
@@ -94,7 +95,7 @@ class Account {
 
   // "computes on the CPU", and what keeps it from doing so; "reads input, in read of /data/17.bin (nfs4, ...)".
   std::string Words() const {
-    const double held = std::min(1.0, std::max(Throttled(), Queued()));
+    const double held = HeldBack();
     if (doing_ == Doing::kRunning && held >= kHeldBack)
       return Throttled() >= kThrottled
                  ? fmt::format("is kept from the CPU for {:.0f} % of the time by the limit of its control group",
@@ -132,6 +133,19 @@ class Account {
            std::any_of(seen_.samples.begin(), seen_.samples.end(),
                        [](const MeanwhileSample& sample) { return sample.doing == Doing::kCheckpoint; });
   }
+
+  // Whoever has no processor does everything later, whatever it is seen doing.
+  void SetKept(const std::vector<const MeanwhileSample*>& all) {
+    const auto count_of = [&](Doing doing) {
+      return std::count_if(all.begin(), all.end(), [&](const MeanwhileSample* one) { return one->doing == doing; });
+    };
+    const bool stopped = static_cast<double>(count_of(Doing::kStopped)) >= kHeldBack * static_cast<double>(all.size());
+    const bool throttled = Throttled() >= kThrottled && HeldBack() >= kHeldBack && count_of(Doing::kRunning) > 0;
+    kept_ = stopped || throttled;
+    if (kept_) doing_ = stopped ? Doing::kStopped : Doing::kRunning;
+  }
+
+  double HeldBack() const { return std::min(1.0, std::max(Throttled(), Queued())); }
   double Throttled() const { return Share(seen_.throttled_ns, seen_.waited_ns); }
   double Queued() const { return Share(seen_.queued_ns, seen_.waited_ns); }
 
@@ -139,6 +153,7 @@ class Account {
   const Meanwhile& seen_;
   std::size_t waits_ = 0;
   bool enough_ = false;
+  bool kept_ = false;  // from its processor
   Doing doing_ = Doing::kOther;
   std::vector<const MeanwhileSample*> like_;  // that show it doing so
 };

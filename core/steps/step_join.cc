@@ -81,6 +81,7 @@ void StepJoin::AddRow(const Node& node, std::size_t steps) {
 }
 
 StepTable StepJoin::Make() {
+  FindOccupied();
   for (const auto& [key, arrivals] : collectives_) {
     if (!AreAsMany(arrivals)) continue;
     AddComparable(key.communicator, arrivals);
@@ -95,15 +96,28 @@ StepTable StepJoin::Make() {
               [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
     table_.transfers.push_back(std::move(transfers));
   }
-  for (std::size_t row = 0; row < enqueued_.size(); ++row)
-    for (std::size_t step = 0; step < enqueued_[row].size(); ++step) {
-      part(row, step).late_ns += enqueued_[row][step].late_ns;
-      part(row, step).wait_ns += enqueued_[row][step].wait_ns;
-    }
+  for (std::size_t step = 0; step < table_.steps(); ++step) AddEnqueued(step);
   for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
   SetPeers();
   SetWork();
   return std::move(table_);
+}
+
+// Of requests no more than ranks wait for them. How long others waited bounds how late one was for them.
+void StepJoin::AddEnqueued(std::size_t step) {
+  std::int64_t longest_ns = 0;
+  for (std::size_t row = 0; row < enqueued_.size(); ++row) longest_ns = std::max(longest_ns, part(row, step).idle_ns);
+  for (std::size_t row = 0; row < enqueued_.size(); ++row) {
+    Enqueued one = enqueued_[row][step];
+    StepPart& its = part(row, step);
+    if (one.requested) {
+      one.late_ns = std::min(one.late_ns, longest_ns);
+      one.wait_ns = std::min(one.wait_ns, its.idle_ns);
+      its.idle_ns -= one.wait_ns;
+    }
+    its.late_ns += one.late_ns;
+    its.wait_ns += one.wait_ns;
+  }
 }
 
 std::size_t StepJoin::RowOf(int rank) const {
@@ -177,6 +191,43 @@ bool StepJoin::IsChained(const CommView& comm) {
          });
 }
 
+// Where ranks meet on one communicator only, none is kept by another one.
+void StepJoin::FindOccupied() {
+  const auto other = [&](const auto& one) {
+    return one.first.communicator != collectives_.begin()->first.communicator;
+  };
+  if (std::none_of(collectives_.begin(), collectives_.end(), other)) return;
+  occupied_.resize(table_.parts.size());
+  for (const auto& [key, arrivals] : collectives_) {
+    if (arrivals.size() < 2 || !AreBlocking(arrivals) || !AreAsMany(arrivals)) continue;
+    if (arrivals.front().calls > 1) continue;  // a sum: when each of them was is not known
+    std::int64_t doubt_ns = 0;
+    const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
+    const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
+    const std::int64_t transfer_ns = TransferNs(arrivals);
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      const Arrival& one = arrivals[i];
+      const std::int64_t inside_ns = std::min(one.inside_ns, last - late_ns[i] + transfer_ns);
+      occupied_[one.row].push_back({one.entered_ns, one.entered_ns + inside_ns});
+    }
+  }
+  for (std::vector<Interval>& row : occupied_)
+    std::sort(row.begin(), row.end(), [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
+}
+
+// Of the time by which it came late: in it others kept it, or the network did.
+std::int64_t StepJoin::OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const {
+  if (occupied_.empty() || arrival.inside_ns < 0) return 0;
+  const std::vector<Interval>& row = occupied_[arrival.row];
+  const std::int64_t from_ns = arrival.entered_ns - late_ns;
+  auto at = std::lower_bound(row.begin(), row.end(), arrival.entered_ns,
+                             [](const Interval& one, std::int64_t ns) { return one.begin_ns < ns; });
+  std::int64_t sum = 0;
+  while (at != row.begin() && (--at)->end_ns > from_ns)
+    sum += std::max<std::int64_t>(0, std::min(at->end_ns, arrival.entered_ns) - std::max(at->begin_ns, from_ns));
+  return std::min(sum, late_ns);
+}
+
 void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
   if (arrivals.size() < 2) return;
   const CommView* const comm = CommOf(communicator);
@@ -184,10 +235,13 @@ void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>
   std::int64_t doubt_ns = 0;
   const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
   const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
-  const std::int64_t middle = Middle(late_ns);
+  std::vector<std::int64_t> own_late_ns;
+  for (std::size_t i = 0; i < arrivals.size(); ++i)
+    own_late_ns.push_back(late_ns[i] - OccupiedNs(arrivals[i], late_ns[i]));
+  const std::int64_t middle = Middle(own_late_ns);
   auto& late_on = late_on_[communicator];
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    std::int64_t late = chained ? 0 : late_ns[i] - middle;
+    std::int64_t late = chained ? 0 : own_late_ns[i] - middle;
     late = late > 0 ? std::max<std::int64_t>(0, late - doubt_ns) : late;
     std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row].late_ns;
     among_peers.resize(table_.steps());
@@ -206,6 +260,7 @@ void StepJoin::AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_
     *among_peers += late_ns;
   } else {
     Enqueued& enqueued = enqueued_[arrival.row][arrival.step];
+    enqueued.requested = enqueued.requested || functions::IsMpi(arrival.function);
     enqueued.late_ns = later(late_ns, enqueued.late_ns);
     enqueued.wait_ns = std::max(enqueued.wait_ns, wait_ns);
     *among_peers = later(late_ns, *among_peers);

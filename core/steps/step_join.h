@@ -46,9 +46,7 @@ inline std::int64_t KernelNs(const reader::Call& call) {
   return call.kernel.clock == format::KernelClock::kNone ? -1 : static_cast<std::int64_t>(call.kernel.ns);
 }
 // Nobody arrives at it together with others when it is called.
-inline bool MeetsNobody(const reader::Call& call) {
-  return (call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0;
-}
+inline bool MeetsNobody(const reader::Call& call) { return (call.flags & (format::kEmpty | format::kOneRank)) != 0; }
 
 class StepJoin {
  public:
@@ -97,6 +95,9 @@ class StepJoin {
   void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals);
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void FindOccupied();
+  void AddEnqueued(std::size_t step);
+  std::int64_t OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const;
   void AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void SetWork();
   void AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers);
@@ -112,6 +113,7 @@ class StepJoin {
   };
   struct Enqueued {
     std::int64_t late_ns = 0, wait_ns = 0;
+    bool requested = false;  // by MPI: others wait for it only where they wait for their requests
   };
 
   const View& view_;
@@ -133,6 +135,11 @@ class StepJoin {
   std::map<std::tuple<std::uint64_t, functions::Function, std::uint64_t, std::vector<std::size_t>>, StepTransfers>
       transfers_;
   std::vector<std::vector<Enqueued>> enqueued_;  // by row, then by step
+  // By row, ascending: when it waited or moved data in a collective, on the view's clock.
+  struct Interval {
+    std::int64_t begin_ns = 0, end_ns = 0;
+  };
+  std::vector<std::vector<Interval>> occupied_;
   // By communicator, row and step: how late among its members, as calls and as kernels tell.
   struct LateOn {
     std::vector<std::int64_t> late_ns, kernel_late_ns;

@@ -87,12 +87,12 @@ class TableMaker {
 
   // Steps that most of the ranks have.
   bool SetRange() {
-    std::vector<std::int64_t> firsts, ends;
+    std::vector<std::int64_t> firsts, ends;  // negative, so that the middle of `firsts` is the upper one of two
     for (const Row& row : rows_) {
-      firsts.push_back(static_cast<std::int64_t>(row.steps.front().number));
+      firsts.push_back(-static_cast<std::int64_t>(row.steps.front().number));
       ends.push_back(static_cast<std::int64_t>(row.steps.back().number));
     }
-    const std::int64_t first = Middle(std::move(firsts)), end = Middle(std::move(ends));
+    const std::int64_t first = -Middle(std::move(firsts)), end = Middle(std::move(ends));
     if (end <= first) return false;
     first_ = static_cast<std::uint64_t>(first);
     steps_ = static_cast<std::size_t>(end - first);

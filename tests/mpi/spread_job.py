@@ -64,8 +64,10 @@ class SpreadMpiJob:
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("NCCLWATCH")}
         self.environment.update({**sanitizer.OPTIONS, MARK: self.root, **ours})
         addresses = [node.address for node in self.cluster.nodes]
-        self._start(LAUNCHER, 0, [*launcher(mpi, ranks, addresses, shell, library(build, mpi), ours),
-                                  program(build, mpi, case.program), case.argument])
+        self._start(LAUNCHER, 0, [*launcher(mpi, ranks, addresses, shell, library(build, mpi), ours), *self.command()])
+
+    def command(self):
+        return [program(self.build, self.mpi, self.case.program), self.case.argument]
 
     def __enter__(self):
         return self

@@ -28,6 +28,7 @@ from slow_file import slow_file  # noqa: E402
 FAULTS = {}  # name -> function(sandbox) -> (expected, told)
 # What a job needs at least: two looks of the leader, 5 s apart, and samples in between.
 STEPS, STEP_US, LATE_US = 140, 40000, 60000
+LIMITED = (2 * STEPS, STEP_US // 2, -1, 0, 12000, "cpu")  # all ranks need 12 of 32 ms of a processor
 RECORDS = 2  # of a batch, as the program reads it
 
 
@@ -100,18 +101,18 @@ def alongside(act):
 
 
 def limited_by_cpulimit(pid):
-    """Stops and continues the process, so that it gets 4 % of a processor."""
+    """Stops and continues the process, so that it gets 15 % of a processor."""
     if not shutil.which("cpulimit"):
         raise Skipped("no cpulimit here (package cpulimit)")
-    subprocess.run(["cpulimit", "-z", "-p", str(pid), "-l", "4"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(["cpulimit", "-z", "-p", str(pid), "-l", "15"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def limited_by_group(pid):
-    """A control group gets 4 % of a processor."""
+    """A control group gets 15 % of a processor."""
     group = f"/sys/fs/cgroup/cpu/ncclwatch-test-{os.getpid()}"
     try:
         os.makedirs(group, exist_ok=True)
-        for name, value in (("cpu.cfs_period_us", 50000), ("cpu.cfs_quota_us", 2000), ("cgroup.procs", pid)):
+        for name, value in (("cpu.cfs_period_us", 50000), ("cpu.cfs_quota_us", 7500), ("cgroup.procs", pid)):
             with open(os.path.join(group, name), "w") as file:
                 file.write(str(value))
     except OSError as error:
@@ -175,14 +176,14 @@ def torch_save(sandbox):
 @fault
 def mpi_under_cpulimit(sandbox):
     with alongside(lambda: limited_by_cpulimit(pid_of_rank("OMPI_COMM_WORLD_RANK", 2, sandbox.path))):
-        job = jobs.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
+        job = jobs.mpi_steps(sandbox, *LIMITED)
     return expect("straggler", [2]), told(job, "Meanwhile it is stopped by a signal")
 
 
 @fault
 def mpi_under_a_limit_of_its_group(sandbox):
     with alongside(lambda: limited_by_group(pid_of_rank("OMPI_COMM_WORLD_RANK", 1, sandbox.path))):
-        job = jobs.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
+        job = jobs.mpi_steps(sandbox, *LIMITED)
     return expect("straggler", [1]), told(job, "by the limit of its control group")
 
 
@@ -252,7 +253,7 @@ def pairs(sandbox, narrow):
             hosts.narrow(1, "400mbit")
 
         with alongside(narrow_later) if narrow else contextlib.nullcontext():
-            return hosts.job(program, 300, STEP_US)
+            return hosts.job(program, 300, STEP_US, 1 << 18)
 
 
 @fault

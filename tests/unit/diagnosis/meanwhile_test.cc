@@ -85,6 +85,22 @@ TEST(Meanwhile, LessThanFourFifthsIsUnattributed) {
                                      "2 reads input in 12, computes on the CPU in 4"});
 }
 
+TEST(Meanwhile, WithoutAProcessorWhatElseItDoesIsNoMatter) {
+  reader::Meanwhile throttled = Seen(2, {{Doing::kRunning, 10}, {Doing::kAsleep, 6}});
+  throttled.throttled_ns = 700'000'000;
+  const reader::Meanwhile stopped = Seen(2, {{Doing::kRunning, 11}, {Doing::kStopped, 5}});
+  for (const auto& [seen, words] : {std::pair(throttled, "kept from the CPU for 70 % of the time by the limit of its"),
+                                    std::pair(stopped, "Meanwhile it is stopped by a signal")}) {
+    Finding finding = StragglerOf({2});
+    ExplainStraggler({seen}, &finding);
+    EXPECT_EQ(finding.kind, Kind::kStraggler);
+    EXPECT_NE(finding.summary.find(words), std::string::npos) << finding.summary;
+  }
+  Finding seldom = StragglerOf({2});
+  ExplainStraggler({Seen(2, {{Doing::kRunning, 12}, {Doing::kStopped, 4}})}, &seldom);
+  EXPECT_EQ(seldom.summary, "It is late.");
+}
+
 TEST(Meanwhile, WhatHasNoNameIsNoCause) {
   Finding finding = StragglerOf({2});
   ExplainStraggler({Seen(2, {{Doing::kOther, 16}})}, &finding);

@@ -216,6 +216,47 @@ TEST(ReportedSteps, OfMpiOverNodesNoClockHasToAgree) {
   EXPECT_NEAR(static_cast<double>(found.front().lost_ns), 1e9 * kSlower_s, 1e6 * kCalls);
 }
 
+// The pair of ranks 0 and 1 moves its data slowly. Who waits for one of them in another pair waits for the network.
+TEST(ReportedSteps, WhoIsKeptBySlowDataIsNotLate) {
+  constexpr int kRanks = 4;
+  MpiJob job(kRanks);
+  std::vector<std::tuple<int, int, int>> pairs;
+  for (int a = 0; a < kRanks; ++a)
+    for (int b = a + 1; b < kRanks; ++b) pairs.emplace_back(a, b, job.MpiComm({a, b}));
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> jitter(0, 0.001);
+  std::vector<double> now(kRanks, 1);
+  const auto meet = [&](const std::vector<int>& ranks, int comm, Function function, double takes) {
+    std::vector<std::uint64_t> slots;
+    double end = 0;
+    for (const int rank : ranks) {
+      job.At(now[static_cast<std::size_t>(rank)]);
+      slots.push_back(job.Collective(rank, function, format::kNoRank, comm));
+      end = std::max(end, now[static_cast<std::size_t>(rank)] + takes);
+    }
+    job.At(end);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      job.Return(ranks[i], slots[i]);
+      now[static_cast<std::size_t>(ranks[i])] = end;
+    }
+  };
+  for (int step = 0; step < 60; ++step) {
+    for (double& own : now) own += kStep_s + jitter(random);
+    for (const auto& [a, b, comm] : pairs) meet({a, b}, comm, Function::MPI_Allreduce, a + b == 1 ? 0.03 : 0.002);
+    meet({0, 1, 2, 3}, Job::kWorld, Function::MPI_Barrier, 0.0005);
+  }
+  job.At(now[0] + 10);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  for (const StepTable& table : {TellOf(&job, kRanks).steps.Table(view), MakeStepTable(view, SIZE_MAX)}) {
+    ASSERT_GE(table.steps(), 50u);
+    const std::vector<Finding> found = FindSlowSteps(view, table, {});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].kind, Kind::kSlowCommunication);
+    EXPECT_EQ(found[0].culprits, (std::vector{0, 1}));
+  }
+}
+
 TEST(ReportedSteps, AreBoundedAndReachFarBack) {
   Job job = Played({});
   const diagnosis::Snapshot snapshot = job.Snapshot();
