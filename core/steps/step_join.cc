@@ -106,14 +106,15 @@ StepTable StepJoin::Make() {
 // Of requests no more than ranks wait for them. How long others waited bounds how late one was for them.
 void StepJoin::AddEnqueued(std::size_t step) {
   std::int64_t longest_ns = 0;
-  for (std::size_t row = 0; row < enqueued_.size(); ++row) longest_ns = std::max(longest_ns, part(row, step).idle_ns);
+  for (std::size_t row = 0; row < enqueued_.size(); ++row)
+    longest_ns = std::max(longest_ns, part(row, step).message_ns);
   for (std::size_t row = 0; row < enqueued_.size(); ++row) {
     Enqueued one = enqueued_[row][step];
     StepPart& its = part(row, step);
     if (one.requested) {
       one.late_ns = std::min(one.late_ns, longest_ns);
-      one.wait_ns = std::min(one.wait_ns, its.idle_ns);
-      its.idle_ns -= one.wait_ns;
+      one.wait_ns = std::min(one.wait_ns, its.message_ns);
+      its.message_ns -= one.wait_ns;
     }
     its.late_ns += one.late_ns;
     its.wait_ns += one.wait_ns;
