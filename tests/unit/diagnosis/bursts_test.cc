@@ -9,7 +9,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 // Steps of so many calls `apart` from one another, and what comes before the next step; all times vary by a fifth.
-struct Loop {
+struct EqualCalls {
   std::uint64_t calls = 4;
   double apart_us = 50;
   double pause_us = 10'000;
@@ -19,7 +19,7 @@ struct Loop {
   double longer_us = 0;
 };
 
-Burst Found(const Loop& loop) {
+Burst Found(const EqualCalls& loop) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> varies(0.9, 1.1);
   std::vector<CallTime> times;
