@@ -19,7 +19,6 @@
 #include "analyzer/console/print.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "analyzer/recording/boxes_in_segments.h"
 #include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
@@ -198,7 +197,6 @@ int Finish(const RunRequest& request, const settings::Settings& settings, int st
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault && !epilogue.slow;
   if (!request.record.empty()) CopyEvidence(place->path(), request.record);
-  if (!request.record.empty() && healthy) RemoveBoxesInSegments(request.record);
   if (!deaths->AnyAlive() && ((healthy && !request.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;
 }

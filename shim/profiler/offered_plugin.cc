@@ -10,6 +10,8 @@ struct Plugin {
 }  // namespace
 
 extern "C" {
+// gdb 13 ends with an internal error where a library has no code.
+[[gnu::visibility("default")]] void ncclwatch_profiler() {}
 [[gnu::visibility("default")]] Plugin ncclProfiler_v1, ncclProfiler_v2, ncclProfiler_v3, ncclProfiler_v4,
     ncclProfiler_v5, ncclProfiler_v6;
 }

@@ -195,8 +195,8 @@ bool TooCostly() {
 bool MayAsk(Box& box, const Call& call) {
   if (box.times_beside_others || trial.over.load(std::memory_order_relaxed))
     return trial.may_ask.load(std::memory_order_relaxed);
-  if (call.family != functions::Family::kCollective || call.slot == kNoSlot || (call.flags & kNeverTimed) != 0 ||
-      trial.busy.test_and_set(std::memory_order_acquire))
+  if (call.family != functions::Family::kCollective || call.slot == kNoSlot || call.index == format::kNoCommunicator ||
+      (call.flags & kNeverTimed) != 0 || trial.busy.test_and_set(std::memory_order_acquire))
     return trial.may_ask.load(std::memory_order_relaxed);
   if (call.index != trial.index && ++trial.others > kAnotherAfter) trial.index = call.index;
   if (trial.index == format::kNoCommunicator) trial.index = call.index;

@@ -249,7 +249,7 @@ def bandwidths(sandbox):
     """Without a setting every row of a collective has one, as softgpu's own log gives it by nccl-tests' rule."""
     logs = sandbox.fresh("log")
     # Kernels so long that the scheduler's share of them is small.
-    job = Job(sandbox, {"SOFTGPU_NCCL_LOG": logs, "SOFTGPU_NCCL_SLOW": "0:2000"}, "--steps", "100", "--late-ms", "0")
+    job = Job(sandbox, {"SOFTGPU_NCCL_LOG": logs, "SOFTGPU_NCCL_LOG_KERNELS": "1", "SOFTGPU_NCCL_SLOW": "0:2000"}, "--steps", "100", "--late-ms", "0")
     size_of = {7: 4, 9: 2}  # of the program's types
     kernels = kernels_by_row(logs, lambda line: (line["fn"], line["count"] * size_of.get(line["dtype"], 1)))
     rows = [row for row in json.loads(job.ask("stats", "--json"))["rows"] if row["op"] in ("AllReduce", "AllGather")]

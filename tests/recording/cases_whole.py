@@ -3,7 +3,6 @@
 import collections
 import csv
 import io
-import json
 import os
 
 from common import COLLECTIVES, Recorded, made
@@ -81,16 +80,17 @@ def stats_are_plain_arithmetic(sandbox):
 
 @case
 def stats_by_rank_and_size(sandbox):
-    job = Recorded(sandbox, ranks=2, steps=50)
+    job = Recorded(sandbox, ranks=2, steps=400)
     rows = job.json("stats", "--by", "rank")["rows"]
     check_equal(sorted((r["rank"], r["op"]) for r in rows), [(0, None), (1, None)], "one row a rank")
     sizes = {r["bytes"] for r in job.json("stats", "--by", "op,size")["rows"] if r["op"] == "AllReduce"}
     check_equal(sizes, {400, 800, 1200}, "sizes")
+    # A place is named some ms after its first call: that of the last call, when the process is gone.
     place = lambda site: (site["file"], site["line"], site["function"])
-    sites = {place(r["site"]): r["calls"] for r in job.json("stats", "--by", "site")["rows"]}
-    counted = [c for c in job.calls() if c["op"] not in ("GroupStart", "GroupEnd")]
+    sites = {place(r["site"]): r["calls"] for r in job.json("stats", "--by", "site")["rows"] if r["site"]["file"]}
+    counted = [c for c in job.calls() if c["op"] not in ("GroupStart", "GroupEnd", "CommDestroy") and c["site"]]
     check_equal(sites, dict(collections.Counter(place(c["site"]) for c in counted)), "calls by place")
-    check(len(sites) > 1 and all(line for _, line, _ in sites), f"lines: {sites}")
+    check(len(counted) > 2000 and len(sites) > 1 and all(line for _, line, _ in sites), f"lines: {sites}")
     check_equal(job.command("stats", "--by", "colour").status, 2, "a word that it does not know")
 
 
@@ -157,12 +157,12 @@ def attempts_have_folders(sandbox):
     env = sandbox.environment(preload=False, extra={"TMPDIR": scratch})
     done = sandbox.run([build.command, "run", "--record", directory, "--", "sh", "-c", script], env, timeout=60)
     check_equal(done.status, 0, f"{done}")
+    from harness import trace
     for place, attempt in ((directory, 0), (os.path.join(directory, "attempt-1"), 1)):
+        env = sandbox.environment(preload=False)
         boxes = [name for name in os.listdir(place) if name.endswith(".box")]
-        check_equal(boxes, [], f"black boxes of attempt {attempt}, whose segments hold everything: {os.listdir(place)}")
-        done = sandbox.run([build.command, "trace", "--json", "--attempt", str(attempt), directory], env)
-        check_equal(done.status, 0, f"{done}")
-        calls = [json.loads(line) for line in done.out.splitlines()]
+        check_equal(len(boxes), 1, f"black boxes of attempt {attempt}: {os.listdir(place)}")
+        calls = trace(sandbox, os.path.join(place, boxes[0]))
         with open(f"{scratch}/log.{attempt}") as file:
             check_equal(len(made(calls, 0)), len(file.readlines()), f"calls of attempt {attempt}")
         check([name for name in os.listdir(place) if name.endswith(".segments")], f"segments of attempt {attempt}")

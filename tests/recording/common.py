@@ -23,7 +23,9 @@ class Recorded:
         build.need(loop, build.command, build.library, build.nccl)
         self.scratch = sandbox.fresh("job")
         self.directory = to or os.path.join(self.scratch, "recording")
-        env = sandbox.environment(preload=False, extra={"HOST_ID_DIR": self.scratch, "TMPDIR": self.scratch, **(extra or {})})
+        # Times are those of the host, which plain arithmetic can check; those of kernels have tests of their own.
+        env = sandbox.environment(preload=False, extra={"HOST_ID_DIR": self.scratch, "TMPDIR": self.scratch,
+                                                        "NCCLWATCH_PROFILER": "off", **(extra or {})})
         log = os.path.join(self.scratch, "log.")
         job = ["sh", "-c", f'exec "{loop}" {steps} {pause_us} "{log}$RANK"']
         launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", str(ranks), "--"]

@@ -149,6 +149,18 @@ TEST(Where, TheProgramsOwnLineAndHowDeepItIsInOthers) {
   EXPECT_TRUE(Where(thread).front().starts_with("Poll.poll (selectors.py:1) in "));
 }
 
+TEST(Where, ABackendInTheProgramsFilesIsNotTheProgram) {
+  Thread thread;
+  const std::string torch = "/v/lib/python3.11/site-packages/torch/";
+  thread.frames = {Native("pthread_cond_wait", "libc.so.6"),
+                   Python("Future.wait", torch + "futures/__init__.py", 80),
+                   Python("Work.wait", "/w/backend.py", 87),
+                   Native("call", "libtorch_python.so"),
+                   Python("OpOverloadPacket.__call__", torch + "_ops.py", 2),
+                   Python("evaluate", "/w/train.py", 16)};
+  EXPECT_TRUE(Where(thread).front().starts_with("evaluate (train.py:16) in ")) << Where(thread).front();
+}
+
 TEST(Where, OfNativeFramesTheInnermostSix) {
   Thread thread;
   for (int i = 0; i < 9; ++i) thread.frames.push_back(Native("f" + std::to_string(i), "a.out"));

@@ -34,6 +34,7 @@ Origin OriginOf(std::string_view file) {
 bool IsBackend(std::string_view qualified_name, std::string_view caller) {
   if (caller.ends_with("/torch/distributed/distributed_c10d.py")) return true;
   if (!caller.empty() && caller.find("/torch/") == std::string_view::npos) return false;
+  if (qualified_name.ends_with("Work.wait")) return true;
   std::string name;  // as in c10d's classes Backend and ProcessGroup
   for (const char letter : qualified_name.substr(qualified_name.rfind('.') + 1))
     if (letter != '_') name += letter;

@@ -13,8 +13,8 @@ enum class Origin : std::uint8_t { kStandard, kPackage, kProgram };
 // that the program gives to exec() under a name of its own is the program's.
 Origin OriginOf(std::string_view file);
 
-// Whether a function of the program is a backend of torch.distributed: torch calls it to carry out a collective, or to
-// make the backend. `caller`: the file of the frame that called it; empty: it was called from C++.
+// Whether a function of the program is a backend of torch.distributed: torch calls it to carry out a collective, to
+// wait for one, or to make the backend. `caller`: the file of the frame that called it; empty: it was called from C++.
 bool IsBackend(std::string_view qualified_name, std::string_view caller);
 
 }  // namespace ncclwatch::cpython

@@ -167,7 +167,8 @@ void ApiCall::Write(const char* event, const char* tail) {
 }
 
 KernelLine::KernelLine() {
-  if (LogDirectory()) began_ = Now();
+  static const bool wanted = LogDirectory() && getenv("SOFTGPU_NCCL_LOG_KERNELS");
+  if (wanted) began_ = Now();
 }
 
 void KernelLine::Write(const ncclComm& comm, const profiler::Task& task) const {

@@ -9,7 +9,7 @@
 //    "handle":"0x55..","rank":1,"nranks":4,"count":4096,"dtype":7,"red":0,"root":null,"peer":null,"stream":"0x..",
 //    "send":"0x..","recv":"0x..","depth":0,"result":0}
 //
-// And one line for each collective or message when its kernel has run, on the stream's thread: "event":"kernel", fn,
+// With SOFTGPU_NCCL_LOG_KERNELS also one line for each collective or message when its kernel has run, on the stream's thread: "event":"kernel", fn,
 // comm, rank, nranks, count, dtype, root (or peer), and t0 and t1, at its beginning and end.
 //
 //   event   "call" when it returned; "enter" for the extra line, which has neither t1 nor result
