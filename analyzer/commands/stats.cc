@@ -207,9 +207,8 @@ int Stats(const Command& self, const Arguments& arguments) {
       .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
       ->type_name("");
   options
-      .add_option(
-          "--by", by_text,
-          "what tells rows apart: op, size, comm, rank, site (default: op,size,comm); or peer: messages between ranks")
+      .add_option("--by", by_text,
+                  "what tells rows apart: op, size, comm, rank, site (default: op,size,comm); or peer: messages")
       ->type_name("LIST");
   options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
   options.add_flag("--steps", steps, "steps instead of calls, the newest N of --top");
