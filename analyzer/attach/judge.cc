@@ -156,6 +156,8 @@ class Judgement {
     const bool for_devices =
         std::all_of(waiting_.begin(), waiting_.end(), [](const auto* one) { return one->of_device; });
     if (!elsewhere_.empty()) {
+      std::erase_if(elsewhere_, [this](const Standing* one) { return HasJustCome(*one); });
+      if (elsewhere_.empty()) return std::nullopt;
       const bool missing = elsewhere_.size() <= waiting_.size() && (!for_devices || AreIdle(elsewhere_));
       return missing ? std::optional(Missing(for_devices)) : std::nullopt;
     }
@@ -215,6 +217,12 @@ class Judgement {
   static bool AreIdle(const Members& members) {
     return std::all_of(members.begin(), members.end(),
                        [](const Standing* one) { return !one->moving && one->busy < kBusy; });
+  }
+
+  // It moves, and was last seen where others wait.
+  bool HasJustCome(const Standing& one) const {
+    return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(),
+                                          [&](const Standing* other) { return InText(*other) == InText(one); });
   }
 
   // Nobody on this machine has their rank in its environment, and all ranks were started here.

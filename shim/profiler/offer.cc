@@ -50,7 +50,9 @@ bool UserHasPlugin(std::uint32_t library) {
     dlclose(loaded);
     return true;
   }
-  return LiesInSearchPath(resolve::libraries[library].handle) || LiesInLoaderCache();
+  // Without a handle nobody knows where NCCL would search.
+  void* const nccl = resolve::libraries[library].handle;
+  return !nccl || LiesInSearchPath(nccl) || LiesInLoaderCache();
 }
 
 void OpenOurs() {

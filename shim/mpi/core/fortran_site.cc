@@ -15,7 +15,9 @@ namespace {
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kPlaces = 512;  // as many functions as MPI has
 constexpr std::size_t kTries = 8;
-constexpr std::uintptr_t kFarthest = 4096;  // bytes of MPI's frames
+// Bytes of MPI's frames. Above the outermost frame of any thread more than that is mapped: descriptor and TLS of a
+// thread, arguments and environment of the main one.
+constexpr std::uintptr_t kFarthest = 1024;
 
 enum class State : std::uint8_t { kFree, kFilling, kReady };
 
