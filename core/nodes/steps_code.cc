@@ -13,6 +13,7 @@ using diagnosis::ReportedKind;
 using diagnosis::ReportedPeer;
 using diagnosis::ReportedRank;
 using diagnosis::ReportedStep;
+using diagnosis::StepMessageSum;
 
 constexpr std::size_t kMostBody = 512u << 10;
 constexpr std::uint64_t kMostSteps = 1024;  // of one rank in one body
@@ -44,6 +45,33 @@ ReportedKind ReadKind(Reader* from) {
   return kind;
 }
 
+void WriteMessages(const StepMessageSum& messages, Writer* to) {
+  to->Byte(static_cast<std::uint8_t>(messages.first)).Number(messages.sent.size());
+  for (const auto& [peer, count] : messages.sent) to->Number(peer).Number(count);
+  to->Number(messages.kernels.size());
+  for (const auto& [bytes, one] : messages.kernels)
+    to->Number(bytes).Number(one.units).Number(one.timed).Number(Units(one.ns)).Number(Units(one.least_ns));
+}
+
+StepMessageSum ReadMessages(std::size_t peers, Reader* from) {
+  StepMessageSum messages;
+  const std::uint8_t first = from->Byte();
+  if (first > static_cast<std::uint8_t>(StepMessageSum::First::kBoth)) from->Fail();
+  messages.first = static_cast<StepMessageSum::First>(first);
+  for (std::uint64_t left = from->NumberUpTo(peers); left > 0 && from->ok(); --left) {
+    const std::uint64_t peer = from->NumberUpTo(peers - 1);
+    messages.sent[peer] = from->NumberAs<std::uint32_t>();
+  }
+  for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostSizes); left > 0 && from->ok(); --left) {
+    StepMessageSum::Kernels& one = messages.kernels[from->Number()];
+    one.units = from->NumberAs<std::uint32_t>();
+    one.timed = from->NumberAs<std::uint32_t>();
+    one.ns = Ns(from->NumberUpTo(Units(kMostNs)));
+    one.least_ns = Ns(from->NumberUpTo(Units(kMostNs)));
+  }
+  return messages;
+}
+
 // Numbers that grow as they did from the step before are short.
 class StepWriter {
  public:
@@ -58,6 +86,7 @@ class StepWriter {
       to->Number(one.entered).Number(one.inside).Number(one.kernel);
       positions_[one.kind] = one.position;
     }
+    WriteMessages(step.messages, to);
     number_ = step.number;
     began_ns_ = step.began_ns;
   }
@@ -70,7 +99,7 @@ class StepWriter {
 
 class StepReader {
  public:
-  explicit StepReader(std::size_t kinds) : positions_(kinds) {}
+  StepReader(std::size_t kinds, std::size_t peers) : peers_(peers), positions_(kinds) {}
 
   ReportedStep Read(Reader* from) {
     ReportedStep step;
@@ -93,11 +122,13 @@ class StepReader {
       one.position = positions_[one.kind] += static_cast<std::uint64_t>(by);
       step.arrivals.push_back(one);
     }
+    if (from->ok()) step.messages = ReadMessages(peers_, from);
     from->Made(sizeof(ReportedStep) + step.arrivals.size() * sizeof(ReportedArrival));
     return step;
   }
 
  private:
+  const std::size_t peers_;
   std::uint64_t number_ = 0, began_ = 0;
   std::vector<std::uint64_t> positions_;
 };
@@ -128,7 +159,7 @@ ReportedRank ReadRank(Reader* from) {
     peer.rank = from->Signed32();
     if (peer.rank > static_cast<std::int32_t>(kMostRank)) from->Fail();
   }
-  StepReader reader(rank.kinds.size());
+  StepReader reader(rank.kinds.size(), rank.peers.size());
   for (std::uint64_t left = from->NumberUpTo(kMostSteps); left > 0 && from->ok(); --left)
     rank.steps.push_back(reader.Read(from));
   return rank;

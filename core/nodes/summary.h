@@ -16,7 +16,7 @@
 
 namespace ncclwatch::nodes {
 
-inline constexpr std::uint8_t kWireVersion = 13;  // of all bodies that leaders exchange; others are refused
+inline constexpr std::uint8_t kWireVersion = 14;  // of all bodies that leaders exchange; others are refused
 // 2: start marks in images of boxes that have them; else as 1.
 
 inline constexpr std::size_t kMostProcesses = 4096;  // of one node; what is more is left out

@@ -16,10 +16,11 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
-constexpr double kLeastError = 0.01;             // of the time, that each level has
-constexpr std::size_t kFewestAlike = 4;          // transfers that tell what is usual
-constexpr double kMuchLess = 4;                  // times
-constexpr std::size_t kOneLinkOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
+constexpr double kLeastError = 0.01;              // of the time, that each level has
+constexpr std::size_t kFewestStepsOfALevel = 10;  // that it lasts: it need not stay for less
+constexpr std::size_t kFewestAlike = 4;           // transfers that tell what is usual
+constexpr double kMuchLess = 4;                   // times
+constexpr std::size_t kOneLinkOnset_steps = 10;   // and a tenth of all: as far apart a fault seems to begin
 
 double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) {
   std::vector<double> steps;
@@ -63,6 +64,7 @@ Level TimesLevel(const Times& times, double least_loss) {
   Level level;
   level.before_ns = level.after_ns = middle;
   if (at < kFewestOfALevel || times.size() - at < kFewestOfALevel) return level;
+  if (times.back().step - times[at].step < kFewestStepsOfALevel) return level;
   const std::vector<double> before = Values(times, 0, at), after = Values(times, at, times.size());
   const double then = Median(before), now = Median(after);
   const double error = Together(ErrorOf(before, then), ErrorOf(after, now));

@@ -72,6 +72,10 @@ std::optional<double> TransferLevel(const StepTable& table) {
   return any ? std::optional(*std::max_element(of_row.begin(), of_row.end())) : std::nullopt;
 }
 
+bool SendsMessages(const StepTable& table) {
+  return std::any_of(table.messages.begin(), table.messages.end(), [](const auto& one) { return !one.sent.empty(); });
+}
+
 // What is no part of blocking calls counts as computation. Of NCCL's that is so only if its kernels were timed, and do
 // not take longer.
 Regression::Part GrownPart(const StepTable& then, const StepTable& now, const StepLevels& before,
@@ -84,7 +88,9 @@ Regression::Part GrownPart(const StepTable& then, const StepTable& now, const St
                                            {after.idle - before.idle, Part::kIdle}};
   for (const auto& [grown, part] : parts) {
     if (grown < kCovers * added) continue;
-    if (part != Part::kCompute) return part;
+    // Who waits for requests of collectives alone waits for their data: lateness counts apart.
+    if (part == Part::kIdle && !SendsMessages(now)) return Part::kExposed;
+    if (part != Part::kCompute || !now.enqueued) return part;
     const std::optional<double> data_before = TransferLevel(then), data_after = TransferLevel(now);
     if (!data_before || !data_after) return Part::kUnknown;
     // Of blocking calls the data are a part of their own already.
@@ -125,6 +131,8 @@ StepTable Cut(const StepTable& table, std::size_t begin, std::size_t end) {
   cut.first = table.NumberOf(begin);
   cut.ranks = table.ranks;
   cut.hosts = table.hosts;
+  cut.messages = table.messages;
+  cut.enqueued = table.enqueued;
   for (const auto& row : table.parts)
     cut.parts.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(begin),
                            row.begin() + static_cast<std::ptrdiff_t>(end));

@@ -225,9 +225,15 @@ bool IsEcho(const Straggler& found, const std::vector<Straggler>& reported) {
          });
 }
 
+// Those who wait for a rank that is late in most steps are late elsewhere, in this step or that: only where it costs
+// many times as much as what was found before, that is the noise.
 void AddNowAndThen(const Points& points, double least, std::vector<Straggler>* all) {
+  constexpr double kMuchMore = 4;
   std::optional<Straggler> found = FindNowAndThen(points, least);
-  if (found && IsWorthTelling(*found)) all->push_back(std::move(*found));
+  if (!found || !IsWorthTelling(*found)) return;
+  const auto is_noise = [&](const Straggler& one) { return kMuchMore * one.share < found->share; };
+  if (!std::all_of(all->begin(), all->end(), is_noise)) return;
+  all->assign(1, std::move(*found));
 }
 
 void Find(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
@@ -266,8 +272,7 @@ std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
   const Points calls = PointsOfCalls(table);
   Find(table, calls, least, &all);
   Find(table, PointsOfKernels(table), least, &all);
-  // Those who wait for a rank that is late in most steps are late elsewhere, in this step or that.
-  if (all.empty()) AddNowAndThen(calls, least, &all);
+  AddNowAndThen(calls, least, &all);
   if (all.empty()) AddNowAndThen(PointsOfTimedKernels(table), least, &all);
   std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.onset, -a.share) < std::pair(b.onset, -b.share);

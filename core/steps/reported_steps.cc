@@ -32,11 +32,23 @@ const reader::Communicator* EntryOf(const Process& process, std::uint32_t index,
   return nullptr;
 }
 
+// Where each of `fresh` is among those that are known; unknown ones are added.
+template <class Value>
+std::vector<std::size_t> PlacesIn(const std::vector<Value>& fresh, std::vector<Value>* known) {
+  std::vector<std::size_t> places;
+  for (const Value& one : fresh) {
+    auto at = std::find(known->begin(), known->end(), one);
+    if (at == known->end()) at = known->insert(at, one);
+    places.push_back(static_cast<std::size_t>(at - known->begin()));
+  }
+  return places;
+}
+
 // Writes one rank's steps into the join.
 class RowFiller {
  public:
-  RowFiller(const Process& process, const ReportedRank& facts, StepJoin* join)
-      : process_(process), facts_(facts), join_(join) {
+  RowFiller(const Process& process, const ReportedRank& facts, StepJoin* join, MessageCounter* counter)
+      : process_(process), facts_(facts), join_(join), counter_(counter) {
     for (const ReportedKind& kind : facts.kinds) {
       const reader::Communicator* const entry = EntryOf(process, kind.channel.communicator, kind.channel.generation);
       const CommView* const comm = entry ? join->CommOf(entry->id) : nullptr;
@@ -48,7 +60,10 @@ class RowFiller {
     for (const ReportedPeer& peer : facts_.peers) {
       const reader::Communicator* const entry = EntryOf(process_, peer.communicator, peer.generation);
       const CommView* const comm = entry ? join_->CommOf(entry->id) : nullptr;
-      if (comm && peer.rank >= 0) join_->AddPair(rank, view.JobRank(*comm, static_cast<std::uint32_t>(peer.rank)));
+      const bool known = comm && peer.rank >= 0;
+      const int its_rank = known ? view.JobRank(*comm, static_cast<std::uint32_t>(peer.rank)) : -1;
+      if (known) join_->AddPair(rank, its_rank);
+      rows_of_peers_.push_back(join_->RowOf(its_rank));
     }
     if (!facts_.many_peers) return;
     for (const reader::Communicator& entry : process_.box->communicators) join_->AddChained(entry.id);
@@ -60,6 +75,7 @@ class RowFiller {
     part.duration_ns = step.duration_ns;
     part.exposed_ns = step.exposed_ns;
     part.message_ns = step.message_ns;
+    CountMessages(step.messages, row);
     for (const ReportedArrival& reported : step.arrivals) {
       if (reported.kind >= entries_.size() || entries_[reported.kind] == nullptr) continue;
       const ReportedKind& kind = facts_.kinds[reported.kind];
@@ -84,9 +100,19 @@ class RowFiller {
   }
 
  private:
+  void CountMessages(const StepMessageSum& reported, std::size_t row) {
+    StepMessageSum sum = reported;
+    sum.sent.clear();
+    for (const auto& [peer, count] : reported.sent)
+      if (peer < rows_of_peers_.size() && rows_of_peers_[peer] != SIZE_MAX) sum.sent[rows_of_peers_[peer]] += count;
+    counter_->Count(row, sum);
+  }
+
   const Process& process_;
   const ReportedRank& facts_;
   StepJoin* join_;
+  MessageCounter* counter_;
+  std::vector<std::size_t> rows_of_peers_;            // SIZE_MAX: it tells no steps
   std::vector<const reader::Communicator*> entries_;  // by kind; null: its communicator cannot be compared
 };
 
@@ -97,25 +123,26 @@ void ReportedSteps::Take(ReportedRank reported) {
   if (ranks_.size() >= kMostRanks && !ranks_.contains(key)) return;
   Rank& rank = ranks_[key];
   std::vector<ReportedStep> steps = std::exchange(reported.steps, {});
-  std::vector<ReportedKind> kinds = std::exchange(reported.kinds, std::move(rank.facts.kinds));
+  const std::vector<ReportedKind> kinds = std::exchange(reported.kinds, std::move(rank.facts.kinds));
+  const std::vector<ReportedPeer> peers = std::exchange(reported.peers, std::move(rank.facts.peers));
   rank.facts = std::move(reported);
   // The loop has become another one.
-  if (rank.facts.kinds.size() + kinds.size() > kMostKinds * 2) {
+  if (rank.facts.kinds.size() + kinds.size() > kMostKinds * 2 ||
+      rank.facts.peers.size() + peers.size() > kMostPeers * 2) {
     rank.facts.kinds.clear();
+    rank.facts.peers.clear();
     rank.steps.clear();
   }
-  std::vector<std::uint16_t> place;
-  for (const ReportedKind& kind : kinds) {
-    auto known = std::find(rank.facts.kinds.begin(), rank.facts.kinds.end(), kind);
-    if (known == rank.facts.kinds.end()) known = rank.facts.kinds.insert(known, kind);
-    place.push_back(static_cast<std::uint16_t>(known - rank.facts.kinds.begin()));
-  }
+  const std::vector<std::size_t> kind_places = PlacesIn(kinds, &rank.facts.kinds);
+  const std::vector<std::size_t> peer_places = PlacesIn(peers, &rank.facts.peers);
   for (ReportedStep& step : steps) {
     // A node's next leader tells again what the one before it has told.
     if (!rank.steps.empty() && step.began_ns <= rank.steps.back().began_ns) continue;
     if (!rank.steps.empty() && step.number <= rank.steps.back().number) rank.steps.clear();  // counted anew
-    std::erase_if(step.arrivals, [&](const ReportedArrival& one) { return one.kind >= place.size(); });
-    for (ReportedArrival& arrival : step.arrivals) arrival.kind = place[arrival.kind];
+    std::erase_if(step.arrivals, [&](const ReportedArrival& one) { return one.kind >= kind_places.size(); });
+    for (ReportedArrival& arrival : step.arrivals) arrival.kind = static_cast<std::uint16_t>(kind_places[arrival.kind]);
+    for (const auto& [peer, count] : std::exchange(step.messages.sent, {}))
+      if (peer < peer_places.size()) step.messages.sent[peer_places[peer]] += count;
     rank.steps.push_back(std::move(step));
     if (rank.steps.size() > most_) Thin(&rank.steps);
   }
@@ -151,15 +178,17 @@ StepTable ReportedSteps::Table(const View& view) const {
   std::unordered_map<std::uint64_t, std::size_t> place;
   for (std::size_t i = 0; i < numbers.size(); ++i) place[numbers[i]] = i;
   StepJoin join(view);
+  MessageCounter counter;
   join.table().first = numbers.front();
+  for (const Row& row : rows) join.AddRow(*row.node, numbers.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    join.AddRow(*rows[row].node, numbers.size());
-    RowFiller filler(*rows[row].process, rows[row].rank->facts, &join);
+    RowFiller filler(*rows[row].process, rows[row].rank->facts, &join, &counter);
     filler.AddPeers(view, rows[row].node->rank);
     for (const ReportedStep& step : rows[row].rank->steps)
       if (const auto at = place.find(step.number); at != place.end()) filler.AddStep(step, row, at->second);
   }
   join.table().numbers = numbers;
+  join.table().messages = counter.Take(rows.size());
   return join.Make();
 }
 

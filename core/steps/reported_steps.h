@@ -24,6 +24,7 @@ inline constexpr std::size_t kMostArrivals = 24;           // of one rank in one
 inline constexpr std::size_t kMostArrivalsOfAChannel = 8;  // of those
 inline constexpr std::size_t kMostKinds = 64;              // of arrivals, of one rank
 inline constexpr std::size_t kMostPeers = 16;              // of one rank; with more: with anybody
+inline constexpr std::size_t kMostSizes = 8;               // of messages, of one rank in one step
 
 // Collectives of one communicator, or NCCL's messages to or from one peer: an entry of the box's table.
 struct ReportedChannel {
@@ -44,10 +45,10 @@ struct ReportedKind {
 
 struct ReportedArrival {
   std::uint64_t position = 0;
-  std::uint32_t entered = 0;  // after the step began; all in units of kToldUnit_ns
+  std::uint32_t entered = 0;  // after the step began; all in units of kReportedUnit_ns
   std::uint32_t inside = 0;   // plus one; 0: it does not block
   std::uint32_t kernel = 0;   // plus one; 0: it was not timed
-  std::uint16_t kind = 0;     // index into ToldRank::kinds
+  std::uint16_t kind = 0;     // index into ReportedRank::kinds
 };
 inline constexpr std::int64_t kReportedUnit_ns = 100;
 inline constexpr std::uint32_t kMostUnits = UINT32_MAX - 1;
@@ -57,6 +58,7 @@ struct ReportedStep {
   std::int64_t began_ns = 0;  // CLOCK_MONOTONIC of its node
   std::int64_t duration_ns = 0, exposed_ns = 0, message_ns = 0;
   std::vector<ReportedArrival> arrivals;
+  StepMessageSum messages;  // to which of ReportedRank::peers
 };
 
 struct ReportedPeer {  // that messages are exchanged with

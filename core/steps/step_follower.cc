@@ -183,23 +183,30 @@ void StepFollower::SeeCollective(const Call& call) {
 
 void StepFollower::SeeMessage(const Call& call) {
   if (Blocks(call)) step_.message_ns += InsideNs(call);
-  if (call.root < 0) return;
-  AddPeer(call);
-  if (functions::IsMpi(call.function)) return;
+  AddUnit(messages_.Add(call, 0, call.root < 0 ? SIZE_MAX : PeerOf(call)));
+  if (call.root < 0 || functions::IsMpi(call.function)) return;
   const bool sends = call.function == functions::Function::ncclSend;
   const std::size_t index = ChannelOf({call.communicator, call.generation, call.root, sends});
   // Of messages the last one of the step: their times are told, and nobody is late for them.
   if (index < channels_.size()) AddArrival(call, UINT32_MAX, &channels_[index]);
 }
 
-void StepFollower::AddPeer(const Call& call) {
+// SIZE_MAX: there are more than are told.
+std::size_t StepFollower::PeerOf(const Call& call) {
   const ReportedPeer peer{call.communicator, call.generation, call.root};
-  if (reported_.many_peers || std::find(reported_.peers.begin(), reported_.peers.end(), peer) != reported_.peers.end())
-    return;
-  if (reported_.peers.size() == kMostPeers)
-    reported_.many_peers = true;
-  else
-    reported_.peers.push_back(peer);
+  std::vector<ReportedPeer>& peers = reported_.peers;
+  const auto known = std::find(peers.begin(), peers.end(), peer);
+  if (known != peers.end()) return static_cast<std::size_t>(known - peers.begin());
+  reported_.many_peers = reported_.many_peers || peers.size() == kMostPeers;
+  if (reported_.many_peers) return SIZE_MAX;
+  peers.push_back(peer);
+  return peers.size() - 1;
+}
+
+void StepFollower::AddUnit(const MessageUnit& unit) {
+  if (unit.id == 0 || unit.is_exchange()) return;
+  StepMessageSum& sum = step_.messages;
+  if (sum.kernels.size() < kMostSizes || sum.kernels.contains(unit.bytes)) sum.Add(unit);
 }
 
 // A step begins with this call, and what was open ends.
@@ -207,6 +214,7 @@ void StepFollower::Cut(const Call& call) {
   const std::uint64_t number = (call.position - loop_->first) / loop_->each;
   if (open_ && number == step_.number) return;  // refused, and made again at the same position
   const bool whole = telling_ && number == step_.number + 1;
+  AddUnit(messages_.End());
   if (whole) Close(call);
   open_ = true;
   telling_ = number % every_ == 0;

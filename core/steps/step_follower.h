@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/reader/box.h"
+#include "core/steps/messages.h"
 #include "core/steps/reported_steps.h"
 
 namespace ncclwatch::diagnosis {
@@ -73,7 +74,8 @@ class StepFollower {
   void Close(const reader::Call& next);
   void SpaceOut(std::int64_t duration_ns);
   void AddArrival(const reader::Call& call, std::uint32_t each, Channel* channel);
-  void AddPeer(const reader::Call& call);
+  std::size_t PeerOf(const reader::Call& call);
+  void AddUnit(const MessageUnit& unit);
   std::uint16_t KindOf(const ReportedKind& kind);
   bool IsUneven(const Channel& channel) const;
   std::size_t ChannelOf(const ReportedChannel& reported);
@@ -89,6 +91,7 @@ class StepFollower {
   bool telling_ = false;  // ... and it is to be told
   ReportedStep step_;
   std::vector<OpenArrival> open_arrivals_;
+  MessageGrouper messages_;
   std::uint64_t began_slot_ = 0;
   std::uint64_t every_ = 1;  // the numbers of told steps are multiples of this power of two
   std::int64_t usual_ns_ = 0;

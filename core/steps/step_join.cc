@@ -96,28 +96,51 @@ StepTable StepJoin::Make() {
               [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
     table_.transfers.push_back(std::move(transfers));
   }
-  for (std::size_t step = 0; step < table_.steps(); ++step) AddEnqueued(step);
+  AddEnqueued();
   for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
   SetPeers();
   SetWork();
   return std::move(table_);
 }
 
-// Of requests no more than ranks wait for them. How long others waited bounds how late one was for them.
-void StepJoin::AddEnqueued(std::size_t step) {
-  std::int64_t longest_ns = 0;
-  for (std::size_t row = 0; row < enqueued_.size(); ++row)
-    longest_ns = std::max(longest_ns, part(row, step).message_ns);
-  for (std::size_t row = 0; row < enqueued_.size(); ++row) {
-    Enqueued one = enqueued_[row][step];
-    StepPart& its = part(row, step);
-    if (one.requested) {
-      one.late_ns = std::min(one.late_ns, longest_ns);
-      one.wait_ns = std::min(one.wait_ns, its.message_ns);
-      its.message_ns -= one.wait_ns;
+// Of requests: ranks wait for them elsewhere, and leave that wait at different times. Who comes to the next one later
+// than the others without having been outside of calls for longer was kept by the data.
+std::int64_t StepJoin::OwnExcessNs(std::size_t row, std::size_t step, const std::vector<std::int64_t>& usual_ns) const {
+  std::int64_t most = 0;
+  for (std::size_t one = step > 0 ? step - 1 : 0; one <= step; ++one)
+    most = std::max(most, table_.parts[row][one].compute_ns() - usual_ns[one]);
+  return most;
+}
+
+std::vector<std::int64_t> StepJoin::UsualComputeNs() const {
+  std::vector<std::int64_t> usual_ns;
+  for (std::size_t step = 0; step < table_.steps(); ++step) {
+    std::vector<std::int64_t> all;
+    for (const std::vector<StepPart>& row : table_.parts)
+      if (row[step].duration_ns > 0) all.push_back(row[step].compute_ns());
+    usual_ns.push_back(all.empty() ? 0 : Middle(std::move(all)));
+  }
+  return usual_ns;
+}
+
+// How long others waited bounds how late one was for them, too.
+void StepJoin::AddEnqueued() {
+  const std::vector<std::int64_t> usual_ns = UsualComputeNs();
+  for (std::size_t step = 0; step < table_.steps(); ++step) {
+    std::int64_t longest_ns = 0;
+    for (std::size_t row = 0; row < enqueued_.size(); ++row)
+      longest_ns = std::max(longest_ns, part(row, step).message_ns);
+    for (std::size_t row = 0; row < enqueued_.size(); ++row) {
+      Enqueued one = enqueued_[row][step];
+      StepPart& its = part(row, step);
+      if (one.requested) {
+        one.late_ns = std::min({one.late_ns, longest_ns, OwnExcessNs(row, step, usual_ns)});
+        one.wait_ns = std::min(one.wait_ns, its.message_ns);
+        its.message_ns -= one.wait_ns;
+      }
+      its.late_ns += one.late_ns;
+      its.wait_ns += one.wait_ns;
     }
-    its.late_ns += one.late_ns;
-    its.wait_ns += one.wait_ns;
   }
 }
 

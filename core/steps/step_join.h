@@ -68,6 +68,7 @@ class StepJoin {
     its.collectives += arrival.calls;
     its.bytes += arrival.bytes * arrival.alike;
     timed_ = timed_ || IsTimed(arrival);
+    table_.enqueued = table_.enqueued || !functions::IsMpi(arrival.function);
     collectives_[{communicator, position}].push_back(arrival);
   }
   // Both sides of a message of NCCL have the same position. Ranks in the communicator.
@@ -96,7 +97,9 @@ class StepJoin {
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void FindOccupied();
-  void AddEnqueued(std::size_t step);
+  std::int64_t OwnExcessNs(std::size_t row, std::size_t step, const std::vector<std::int64_t>& usual_ns) const;
+  std::vector<std::int64_t> UsualComputeNs() const;
+  void AddEnqueued();
   std::int64_t OccupiedNs(const Arrival& arrival, std::int64_t late_ns) const;
   void AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void SetWork();

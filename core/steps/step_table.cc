@@ -13,10 +13,6 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-bool Sends(const reader::Call& call) {
-  return functions::IsMpi(call.function) ? IsSend(call) : call.function == functions::Function::ncclSend;
-}
-
 using functions::Family;
 using reader::Call;
 
@@ -119,7 +115,8 @@ class TableMaker {
       for (std::size_t at = steps[i].begin; at < steps[i + 1].begin; ++at)
         AddCall(*row.history.calls[at], index, step, process);
     }
-    AddUnit(counter_.End());
+    AddUnit(grouper_.End(), index);
+    CountStep(index);
     AddCompletions(index, process);
   }
 
@@ -139,7 +136,7 @@ class TableMaker {
     if (IsMessage(call)) {
       if (Blocks(call)) part.message_ns += InsideNs(call);
       const int peer = comm && call.root >= 0 ? view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)) : -1;
-      AddUnit(counter_.Add(call, row, step, join_.RowOf(peer)));
+      AddUnit(grouper_.Add(call, step, join_.RowOf(peer)), row);
       if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
       return;
     }
@@ -149,21 +146,25 @@ class TableMaker {
   }
 
   // What all send to all at once is met like a collective; what else is sent makes one wait for the other.
-  void AddUnit(const MessageUnit& unit) {
-    if (unit.row == SIZE_MAX) return;
-    const Row& row = rows_[unit.row];
-    if (!unit.is_exchange() || functions::IsMpi(unit.first->function)) {
+  void AddUnit(const MessageUnit& unit, std::size_t index) {
+    if (unit.id == 0) return;
+    const Row& row = rows_[index];
+    if (!unit.is_exchange() || functions::IsMpi(unit.first.function)) {
       for (const std::vector<std::size_t>* const peers : {&unit.to, &unit.from})
         for (const std::size_t peer : *peers) join_.AddPair(row.node->rank, rows_[peer].node->rank);
-      return counter_.Count(unit);
+      if (unit.step != summed_) CountStep(index);
+      summed_ = unit.step;
+      return sum_.Add(unit);
     }
     const Process& process = view_.process(*row.node);
-    const CommView* const comm = view_.CommOf(process, unit.first->communicator, unit.first->generation);
+    const CommView* const comm = view_.CommOf(process, unit.first.communicator, unit.first.generation);
     if (!comm || !comm->comparable) return;
-    Arrival arrival = ArrivalOf(*unit.first, unit.row, unit.step, process);
+    Arrival arrival = ArrivalOf(unit.first, index, unit.step, process);
     arrival.kernel_ns = unit.kernel_ns;
     join_.AddExchange(comm->id, unit.position, arrival);
   }
+
+  void CountStep(std::size_t row) { counter_.Count(row, std::exchange(sum_, {})); }
 
   void NoteMessage(const Call& call, std::size_t row, std::size_t step, const Process& process) {
     const std::vector<reader::Communicator>& all = process.box->communicators;
@@ -196,6 +197,9 @@ class TableMaker {
   const View& view_;
   const std::size_t most_calls_;
   StepJoin join_;
+  MessageGrouper grouper_;
+  StepMessageSum sum_;  // of the row's step `summed_`
+  std::size_t summed_ = 0;
   MessageCounter counter_;
   std::vector<Row> rows_;
   std::uint64_t first_ = 0;
@@ -203,56 +207,6 @@ class TableMaker {
 };
 
 }  // namespace
-
-MessageUnit MessageCounter::Add(const reader::Call& call, std::size_t row, std::size_t step, std::size_t peer) {
-  const std::uint64_t id = call.group != 0 ? call.group : call.slot + 1;
-  MessageUnit ended;
-  if (open_.row != row || open_.id != id) {
-    ended = End();
-    open_.row = row;
-    open_.step = step;
-    open_.id = id;
-    open_.first = &call;
-  }
-  const bool sends = Sends(call);
-  ++(sends ? open_.sends : open_.receives);
-  if (peer != SIZE_MAX) (sends ? open_.to : open_.from).push_back(peer);
-  open_.bytes = std::max(open_.bytes, BytesOf(call));
-  open_.position = std::max(open_.position, call.position);
-  open_.kernel_ns = std::max(open_.kernel_ns, KernelNs(call));
-  return ended;
-}
-
-MessageUnit MessageCounter::End() { return std::exchange(open_, MessageUnit()); }
-
-void MessageCounter::Count(const MessageUnit& unit) {
-  StepMessages& own = of_row_[unit.row];
-  for (const std::size_t to : unit.to) ++own.sent[to];
-  if (const std::pair at(unit.row, unit.step); std::exchange(begun_, at) != at) {
-    if (unit.receives == 0) ++own.sends_first;
-    if (unit.sends == 0) ++own.receives_first;
-  }
-  Waits& waits = waits_[{unit.row, unit.bytes}];
-  ++waits.units;
-  if (unit.kernel_ns < 0) return;
-  ++waits.timed;
-  waits.ns += unit.kernel_ns;
-  const auto [least, made] = least_ns_.try_emplace(unit.bytes, unit.kernel_ns);
-  least->second = std::min(least->second, unit.kernel_ns);
-}
-
-std::vector<StepMessages> MessageCounter::Take(std::size_t rows) {
-  std::vector<StepMessages> all(rows);
-  for (auto& [row, own] : of_row_) all[row] = std::move(own);
-  for (const auto& [at, waits] : waits_) {
-    if (waits.timed == 0) continue;
-    const double each =
-        static_cast<double>(waits.ns) / static_cast<double>(waits.timed) - static_cast<double>(least_ns_.at(at.second));
-    all[at.first].wait_ns += static_cast<std::int64_t>(each * static_cast<double>(waits.units));
-    all[at.first].timed = true;
-  }
-  return all;
-}
 
 StepTable MakeStepTable(const View& view, std::size_t most_calls) { return TableMaker(view, most_calls).Make(); }
 

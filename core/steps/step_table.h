@@ -12,54 +12,10 @@
 #include <vector>
 
 #include "core/reader/image.h"
+#include "core/steps/messages.h"
 #include "core/view/view.h"
 
 namespace ncclwatch::diagnosis {
-
-// Who sends to whom in a step, and how long ranks wait in that: the messages of each rank one after another, those of
-// one group together. Pure.
-
-// One rank's messages, of all steps of the table.
-struct StepMessages {
-  std::map<std::size_t, std::size_t> sent;          // how many to which row
-  std::size_t sends_first = 0, receives_first = 0;  // steps that begin with a send alone, a receive alone
-  std::int64_t wait_ns = 0;                         // in kernels of NCCL, as far as they were timed, beyond the least
-  bool timed = false;                               // ... some were
-};
-
-// Messages that one rank makes together: one, or those of a group.
-struct MessageUnit {
-  std::size_t row = SIZE_MAX, step = 0;  // SIZE_MAX: there is none
-  std::uint64_t id = 0;                  // of the group; else the call's slot
-  std::size_t sends = 0, receives = 0;
-  std::vector<std::size_t> to, from;  // rows
-  std::uint64_t bytes = 0;            // of the largest
-  std::int64_t kernel_ns = -1;        // of the longest; -1: not timed
-  const reader::Call* first = nullptr;
-  std::uint64_t position = 0;  // the highest: of an all-to-all, how many there were before
-  // With several others both ways, as experts exchange tokens: all wait for the last one, as in a collective.
-  bool is_exchange() const { return sends >= 3 && receives >= 3; }
-};
-
-class MessageCounter {
- public:
-  // In the order of the calls, rank by rank. Returns the unit that this call has ended, if it has: row < SIZE_MAX.
-  MessageUnit Add(const reader::Call& call, std::size_t row, std::size_t step, std::size_t peer);
-  MessageUnit End();  // of the last one
-  void Count(const MessageUnit& unit);
-  std::vector<StepMessages> Take(std::size_t rows);
-
- private:
-  struct Waits {
-    std::size_t units = 0, timed = 0;
-    std::int64_t ns = 0;
-  };
-  MessageUnit open_;
-  std::pair<std::size_t, std::size_t> begun_{SIZE_MAX, 0};  // row and step whose first unit has been counted
-  std::map<std::size_t, StepMessages> of_row_;
-  std::map<std::pair<std::size_t, std::uint64_t>, Waits> waits_;  // by row and bytes
-  std::map<std::uint64_t, std::int64_t> least_ns_;                // that the kernel of so many bytes took
-};
 
 struct StepPart {
   std::uint64_t first_slot = 0, end_slot = 0;  // of its calls
@@ -113,6 +69,7 @@ struct StepTable {
   std::vector<StepPeers> peers;
   std::vector<StepTransfers> transfers;
   std::vector<StepMessages> messages;  // by rank; empty: nobody counted them
+  bool enqueued = false;               // some collectives are NCCL's: their data need not be there when they return
   std::vector<double> work;            // by step: the `tokens` that the program has said of it; empty: none
   std::uint64_t NumberOf(std::size_t step) const { return numbers.empty() ? first + step : numbers[step]; }
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }

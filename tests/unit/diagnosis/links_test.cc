@@ -145,6 +145,23 @@ TEST(SlowLinks, BehindOneSwitch) {
   EXPECT_GE(right, 2 * 49);
 }
 
+// Many calls in the last steps are few steps all the same.
+TEST(SlowLinks, OfTheLastFewStepsNothingIsSaid) {
+  for (const std::size_t last : {5u, 60u}) {
+    LinkJob job;
+    job.Run(5, [&](const StepTransfers& one, std::size_t step) {
+      return job.HostsOf(one, [](int host) { return host == 13; }) == kGpus && step + last >= kSteps ? 5.0 : 1.0;
+    });
+    for (StepTransfers& one : job.table.transfers) {
+      const std::vector<StepTransfers::Timed> once = one.times;
+      for (int more = 0; more < 4; ++more) one.times.insert(one.times.end(), once.begin(), once.end());
+      std::stable_sort(one.times.begin(), one.times.end(),
+                       [](const auto& a, const auto& b) { return a.step < b.step; });
+    }
+    EXPECT_EQ(job.Find().has_value(), last == 60) << last;
+  }
+}
+
 TEST(SlowLinks, OneHostsAdapter) {
   LinkJob job;
   job.Run(1, [&](const StepTransfers& one, std::size_t step) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 
 #include "core/nodes/steps_code.h"
+#include "core/slow/bubble.h"
 #include "core/slow/find.h"
 #include "core/slow/straggler.h"
 #include "core/steps/step_follower.h"
@@ -254,6 +256,105 @@ TEST(ReportedSteps, WhoIsKeptBySlowDataIsNotLate) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].kind, Kind::kSlowCommunication);
     EXPECT_EQ(found[0].culprits, (std::vector{0, 1}));
+  }
+}
+
+// All compute for as long, and wait for a nonblocking collective. From half of the steps on its data take longer, and
+// rank 1 leaves the wait last: it begins the next step last, for no fault of its own.
+TEST(ReportedSteps, WhoLeavesAWaitForRequestsLastIsNotLate) {
+  constexpr int kRanks = 4, kSteps = 120;
+  MpiJob job(kRanks);
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> jitter(0, 0.0005);
+  std::vector<double> now(kRanks, 1);
+  for (int step = 0; step < kSteps; ++step) {
+    const bool slow = step >= kSteps / 2;
+    std::vector<std::pair<double, int>> order;
+    for (int rank = 0; rank < kRanks; ++rank)
+      order.emplace_back(now[static_cast<std::size_t>(rank)] + 0.02 + jitter(random), rank);
+    std::sort(order.begin(), order.end());
+    std::vector<std::uint64_t> waits(kRanks);
+    for (const auto& [at, rank] : order) {
+      job.At(at);
+      const std::uint64_t request = job.Collective(rank, Function::MPI_Iallreduce);
+      job.At(rank, request).flags |= format::kRequest;
+      job.Return(rank, request);
+      waits[static_cast<std::size_t>(rank)] = job.Wait(rank, Function::MPI_Wait, {request});
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const double takes = slow ? (rank == 1 ? 0.016 : 0.012) : 0.001;
+      now[static_cast<std::size_t>(rank)] = order.back().first + takes + 0.00001 * rank;
+    }
+    for (const int rank : {0, 2, 3, 1}) {
+      job.At(now[static_cast<std::size_t>(rank)]);
+      job.Return(rank, waits[static_cast<std::size_t>(rank)]);
+    }
+  }
+  job.At(now[1] + 10);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  for (const StepTable& table : {TellOf(&job, kRanks).steps.Table(view), MakeStepTable(view, SIZE_MAX)}) {
+    ASSERT_GE(table.steps(), 100u);
+    const std::vector<Finding> found = FindSlowSteps(view, table, {});
+    ASSERT_EQ(found.size(), 1u) << (found.empty() ? "" : found.back().summary);
+    EXPECT_EQ(found[0].kind, Kind::kSlowCommunication) << found[0].summary;
+    EXPECT_TRUE(found[0].culprits.empty());
+  }
+}
+
+// Four stages and two batches in a step, all forwards, then all back: each takes a stage kBatch_s.
+MpiJob Pipeline() {
+  constexpr int kStages = 4, kBatches = 2, kSteps = 60;
+  constexpr double kBatch_s = 0.01, kCall_s = 0.0001;
+  MpiJob job(kStages);
+  std::vector<std::pair<double, std::function<void()>>> events;
+  std::vector<std::uint64_t> slots(kStages);
+  const auto pass = [&](int from, int to, double waits_since, double at) {
+    events.emplace_back(waits_since, [&, from, to] { slots[static_cast<std::size_t>(to)] = job.Recv(to, {from}); });
+    events.emplace_back(at, [&, from, to] { job.Return(from, job.Send(from, {to})); });
+    events.emplace_back(at + kCall_s, [&, to] { job.Return(to, slots[static_cast<std::size_t>(to)]); });
+  };
+  double now = 1;
+  for (int step = 0; step < kSteps; ++step) {
+    const double back = now + kBatch_s * (kBatches + kStages - 1);
+    for (int batch = 0; batch < kBatches; ++batch)
+      for (int stage = 0; stage + 1 < kStages; ++stage) {
+        const double there = now + kBatch_s * (batch + stage + 1);
+        pass(stage, stage + 1, batch == 0 ? now + kCall_s : there - kCall_s, there);
+        const double here = back + kBatch_s * (batch + kStages - 1 - stage);
+        const double forwards_done = now + kBatch_s * (kBatches + stage) + 2 * kCall_s;
+        pass(stage + 1, stage, batch == 0 ? forwards_done : here - kCall_s, here);
+      }
+    now = back + kBatch_s * (kBatches + kStages - 1);
+    for (int rank = 0; rank < kStages; ++rank) {
+      auto& slot = slots[static_cast<std::size_t>(rank)];
+      events.emplace_back(back + kBatch_s * (kBatches + kStages - 1 - rank) + 2 * kCall_s,
+                          [&job, &slot, rank] { slot = job.Collective(rank, Function::MPI_Allreduce); });
+      events.emplace_back(now + 4 * kCall_s, [&job, &slot, rank] { job.Return(rank, slot); });
+    }
+    now += 5 * kCall_s;
+  }
+  std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [at, happens] : events) {
+    job.At(at);
+    happens();
+  }
+  job.At(now + 10);
+  return job;
+}
+
+TEST(ReportedSteps, ShowThePipelineThatTheBoxesShow) {
+  MpiJob job = Pipeline();
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  for (const StepTable& table : {TellOf(&job, 4).steps.Table(view), MakeStepTable(view, SIZE_MAX)}) {
+    ASSERT_GE(table.steps(), 50u);
+    const auto bubble = FindBubble(table, kLeastIdle);
+    ASSERT_TRUE(bubble);
+    EXPECT_EQ(bubble->stages, 4u);
+    EXPECT_EQ(bubble->batches, 2u);
+    EXPECT_NEAR(bubble->idle, 0.6, 0.02);  // (p - 1) / (m + p - 1)
+    EXPECT_TRUE(bubble->rows.empty());
   }
 }
 
