@@ -279,7 +279,9 @@ std::optional<std::uint64_t> Waits::ForMessages(std::uint32_t pid) const {
 }
 
 constexpr int kLooksInAWait = 4;
-constexpr std::size_t kEnough = 16;              // samples: of four waits at least
+constexpr std::size_t kEnough = 16;    // samples: of four waits at least
+constexpr std::size_t kAtRandom = 40;  // samples, in about this time
+constexpr std::int64_t kTimeAtRandom_ns = 4'000'000'000;
 constexpr std::int64_t kShortest = 4;            // a wait of less than 1/kShortest of what was said is chance
 constexpr std::uint64_t kMuchWritten = 1 << 20;  // bytes, in one wait
 constexpr std::int64_t kRefreshEvery_ns = 500'000'000;
@@ -300,13 +302,14 @@ std::string Host() {
 // One target, and the wait for it that goes on.
 class Subject {
  public:
-  // tid: the thread that makes its calls.
-  Subject(const Target& target, int tid, stacks::FileCache* files, stacks::NameCache* names)
-      : target_(target), tid_(tid), look_(target.pid, tid_, files, names) {
+  // tid: the thread that makes its calls. random_ns: from one look at a random time to the next, on average; 0: none.
+  Subject(const Target& target, int tid, std::int64_t random_ns, stacks::FileCache* files, stacks::NameCache* names)
+      : target_(target), tid_(tid), random_ns_(random_ns), look_(target.pid, tid_, files, names) {
     result_.who.pid = static_cast<std::uint32_t>(target.pid);
     result_.who.start_time = target.start_time;
     result_.who.host = Host();
     look_.Take();  // finds the names of its functions: what takes long is done before anybody waits
+    next_random_ns_ = Now() + Spread(random_ns_);
   }
 
   // So that it is not waited for in vain.
@@ -314,9 +317,23 @@ class Subject {
     const auto stat = rundir::StatOf(target_.pid);
     gone_ |= !stat || stat->state == 'Z' || stat->state == 'X';
   }
-  bool Done() const { return gone_ || result_.samples.size() >= kEnough; }
+  bool Done() const { return gone_ || (SeenWaits() && SeenAtRandom()); }
 
   void Turn(const Waits& waits, std::int64_t now_ns) {
+    if (!SeenAtRandom() && now_ns >= next_random_ns_) LookAtRandom(now_ns);
+    if (!SeenWaits()) TurnOfWaits(waits, now_ns);
+  }
+
+  reader::Meanwhile Take() {
+    EndWait(Now());
+    return std::move(result_);
+  }
+
+ private:
+  bool SeenWaits() const { return target_.late_ns == 0 || result_.samples.size() >= kEnough; }
+  bool SeenAtRandom() const { return random_ns_ == 0 || result_.at_random.size() >= kAtRandom; }
+
+  void TurnOfWaits(const Waits& waits, std::int64_t now_ns) {
     const std::optional<std::uint64_t> wait = waits.For(result_.who.pid);
     if (wait != wait_) {
       EndWait(now_ns);
@@ -334,12 +351,21 @@ class Subject {
     result_.who.at_ns = now_ns;
   }
 
-  reader::Meanwhile Take() {
-    EndWait(Now());
-    return std::move(result_);
+  // Between half of the pause and one and a half: it does not fall into step with the loop.
+  std::int64_t Spread(std::int64_t pause_ns) {
+    return static_cast<std::int64_t>(std::uniform_real_distribution<double>(0.5, 1.5)(random_) *
+                                     static_cast<double>(pause_ns));
   }
 
- private:
+  void LookAtRandom(std::int64_t now_ns) {
+    next_random_ns_ = now_ns + Spread(random_ns_);
+    std::optional<ProcessSample::Look> look = look_.Take();
+    if (!look) return;
+    look_.FollowWait(&*look);
+    result_.at_random.push_back(std::move(look->sample));
+    result_.who.at_ns = now_ns;
+  }
+
   void BeginWait(std::int64_t now_ns) {
     began_ns_ = now_ns;
     looks_ = 0;
@@ -371,6 +397,7 @@ class Subject {
 
   Target target_;
   int tid_;
+  std::int64_t random_ns_, next_random_ns_ = 0;
   ProcessSample look_;
   reader::Meanwhile result_;
   bool gone_ = false;
@@ -386,7 +413,8 @@ class Subject {
 std::int64_t PauseFor(const std::vector<Target>& targets) {
   constexpr std::int64_t kPart = 16;  // of the lateness, that may be over before it is noticed
   std::int64_t least = kMostPause_ns;
-  for (const Target& target : targets) least = std::min(least, target.late_ns / kPart);
+  for (const Target& target : targets)
+    if (target.late_ns > 0) least = std::min(least, target.late_ns / kPart);
   return std::max(least, kLeastPause_ns);
 }
 
@@ -399,14 +427,19 @@ std::vector<reader::Meanwhile> Sample(const std::string& directory, const std::v
   stacks::FileCache files;
   stacks::NameCache names;
   std::set<std::uint32_t> pids;
-  for (const Target& target : targets) pids.insert(static_cast<std::uint32_t>(target.pid));
+  for (const Target& target : targets)
+    if (target.late_ns > 0) pids.insert(static_cast<std::uint32_t>(target.pid));
   Waits waits(directory, pids);
   std::vector<std::unique_ptr<Subject>> subjects;
+  const std::int64_t random_ns = std::min<std::int64_t>(limit.count(), kTimeAtRandom_ns) / std::int64_t{kAtRandom};
+  bool late_seen = false;
   for (const Target& target : targets) {
     const auto stat = rundir::StatOf(target.pid);
     if (!stat || (target.start_time != 0 && stat->start_time != target.start_time)) continue;
     const auto thread = static_cast<int>(waits.ThreadOf(static_cast<std::uint32_t>(target.pid)));
-    subjects.push_back(std::make_unique<Subject>(target, thread != 0 ? thread : target.pid, &files, &names));
+    const bool at_random = target.late_ns == 0 || !std::exchange(late_seen, true);
+    subjects.push_back(std::make_unique<Subject>(target, thread != 0 ? thread : target.pid, at_random ? random_ns : 0,
+                                                 &files, &names));
   }
   const timespec pause{0, PauseFor(targets)};
   const auto done = [](const auto& subject) { return subject->Done(); };

@@ -16,8 +16,10 @@
 #include "core/slow/chronic.h"
 #include "core/slow/links.h"
 #include "core/slow/machine.h"
+#include "core/slow/meanwhile.h"
 #include "core/slow/number_findings.h"
 #include "core/slow/regression.h"
+#include "core/slow/robust.h"
 #include "core/slow/skew.h"
 #include "core/slow/step_findings.h"
 #include "core/slow/straggler.h"
@@ -195,6 +197,27 @@ void AddChronic(const View& view, const StepTable& table, const SlowContext& con
     findings->push_back(ChronicFinding(view, table, *found));
 }
 
+// Requests come to a server one by one, and it waits for them: that is no loop that starves.
+bool IsSteadyLoop(const StepTable& table) {
+  constexpr std::size_t kFewestSteps = 20;
+  constexpr double kMostScatter = 0.3;
+  std::vector<double> steps;
+  for (std::size_t step = 0; step < table.steps(); ++step)
+    if (table.parts.front()[step].duration_ns > 0)
+      steps.push_back(static_cast<double>(table.parts.front()[step].duration_ns));
+  const double usual = Median(steps);
+  return steps.size() >= kFewestSteps && RobustSigma(std::move(steps), usual) < kMostScatter * usual;
+}
+
+// Where all wait for input, who comes last of them is no cause; unless it loses more.
+void AddStarvedJob(const View& view, const StepTable& table, std::vector<Finding>* findings) {
+  const std::optional<StarvedJob> found = FindStarvedJob(view.snapshot->meanwhile);
+  if (!found || !IsSteadyLoop(table)) return;
+  const auto loses_less = [&](const Finding& one) { return IsStraggler(one) && *one.share_lost < found->share; };
+  if (!std::all_of(findings->begin(), findings->end(), loses_less)) return;
+  *findings = {StarvedFinding(view, table, *found)};
+}
+
 StepTable TableOf(const View& view) {
   if (view.nodes.size() < 2) return {};
   return MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
@@ -206,6 +229,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   std::vector<Finding> findings;
   for (const Straggler& found : FindStragglers(table, kLeastShareLost))
     findings.push_back(StragglerFinding(view, table, found));
+  AddStarvedJob(view, table, &findings);
   if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -88,6 +89,7 @@ class Account {
            static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
   }
   Doing doing() const { return doing_; }
+  bool kept() const { return kept_; }
 
   std::vector<std::string> Where() const {
     return MostOften<std::vector<std::string>>(like_, [](const MeanwhileSample& sample) { return sample.where; }).first;
@@ -166,12 +168,132 @@ const Meanwhile* Of(const Culprit& culprit, const std::vector<Meanwhile>& all) {
   return found == all.end() ? nullptr : &*found;
 }
 
+// At random times.
+
+constexpr std::size_t kFewestAtRandom = 24;
+constexpr double kOwnExplains = 0.5;    // of what is lost by the straggler
+constexpr double kLeastMore = 0.1;      // of the time, that a late rank does more of something than any other
+constexpr double kLeastStarved = 0.15;  // of the time, that ranks read on average
+constexpr double kReads = 0.1;          // of the time, that two thirds of them do: who is last may change
+constexpr double kErrorsOfShare = 2.5;  // standard errors
+
+double ShareOf(const Meanwhile& seen, Doing doing) {
+  const auto count = std::count_if(seen.at_random.begin(), seen.at_random.end(),
+                                   [&](const MeanwhileSample& one) { return one.doing == doing; });
+  return static_cast<double>(count) / static_cast<double>(seen.at_random.size());
+}
+
+double ErrorOfShare(double share, const Meanwhile& seen) {
+  return std::sqrt(share * (1 - share) / static_cast<double>(seen.at_random.size()));
+}
+
+// That it does so much more than each of the others that it explains `share_lost`; kOther: nothing.
+Doing WhatOnlyItDoes(const Meanwhile& late, const std::vector<const Meanwhile*>& others, double share_lost) {
+  if (late.at_random.size() < kFewestAtRandom || others.empty()) return Doing::kOther;
+  for (const Doing doing : {Doing::kInput, Doing::kCheckpoint}) {
+    const double own = ShareOf(late, doing);
+    const bool is_it = std::all_of(others.begin(), others.end(), [&](const Meanwhile* other) {
+      const double more = own - ShareOf(*other, doing);
+      return more >= std::max(kLeastMore, kOwnExplains * share_lost) &&
+             more >= kErrorsOfShare * ErrorOfShare(own, late);
+    });
+    if (is_it) return doing;
+  }
+  return Doing::kOther;
+}
+
 Kind KindOf(Doing doing) {
   if (doing == Doing::kInput) return Kind::kStarvedInput;
   return doing == Doing::kCheckpoint ? Kind::kBlockingCheckpoint : Kind::kStraggler;
 }
 
+// Others do not do that at the same time, as they compute, sleep or wait for a GPU.
+bool IsReason(Doing doing) {
+  return doing == Doing::kInput || doing == Doing::kCheckpoint || doing == Doing::kFileSystem ||
+         doing == Doing::kNetwork || doing == Doing::kPaging || doing == Doing::kStopped;
+}
+
+// The first culprit that was looked at at random times, and what it alone does.
+struct Excess {
+  const Meanwhile* late = nullptr;
+  Doing doing = Doing::kOther;
+  double own = 0, others = 0;  // shares of the time
+};
+
+std::optional<Excess> ExcessOf(const Finding& finding, const std::vector<Meanwhile>& meanwhile) {
+  Excess excess;
+  std::vector<const Meanwhile*> others;
+  for (const Meanwhile& one : meanwhile)
+    if (one.at_random.size() >= kFewestAtRandom) others.push_back(&one);
+  for (const Culprit& culprit : finding.culprit_details)
+    if (const Meanwhile* const seen = Of(culprit, meanwhile)) {
+      std::erase(others, seen);
+      if (!excess.late) excess.late = seen;
+    }
+  if (!excess.late) return std::nullopt;
+  excess.doing = WhatOnlyItDoes(*excess.late, others, finding.share_lost.value_or(0));
+  if (excess.doing == Doing::kOther) return std::nullopt;
+  excess.own = ShareOf(*excess.late, excess.doing);
+  for (const Meanwhile* const other : others) excess.others = std::max(excess.others, ShareOf(*other, excess.doing));
+  return excess;
+}
+
+std::vector<const MeanwhileSample*> SamplesOf(const Meanwhile& seen, Doing doing) {
+  std::vector<const MeanwhileSample*> like;
+  for (const MeanwhileSample& one : seen.at_random)
+    if (one.doing == doing) like.push_back(&one);
+  return like;
+}
+
+std::string UsualWords(const std::vector<const MeanwhileSample*>& samples) {
+  return MostOften<std::string>(samples, [](const MeanwhileSample& one) { return one.words; }).first;
+}
+
+std::vector<std::string> UsualPlace(const std::vector<const MeanwhileSample*>& samples) {
+  return MostOften<std::vector<std::string>>(samples, [](const MeanwhileSample& one) { return one.where; }).first;
+}
+
+void ExplainByExcess(const Excess& excess, Finding* finding) {
+  const std::vector<const MeanwhileSample*> like = SamplesOf(*excess.late, excess.doing);
+  Culprit& culprit = *std::find_if(finding->culprit_details.begin(), finding->culprit_details.end(),
+                                   [&](const Culprit& one) { return one.pid == excess.late->who.pid; });
+  culprit.where = UsualPlace(like);
+  finding->kind = KindOf(excess.doing);
+  const std::string words = UsualWords(like);
+  finding->summary += fmt::format(" It {}{} for {:.0f} % of the time.", DoingText(excess.doing),
+                                  words.empty() ? "" : ", " + words + ",", 100 * excess.own);
+  std::vector<std::string> lines = {
+      fmt::format("at random times {} {} in {:.0f} % of {} samples, and ranks that are not late in {:.0f} % at most",
+                  Ranks({culprit.rank}), DoingText(excess.doing), 100 * excess.own, excess.late->at_random.size(),
+                  100 * excess.others)};
+  const std::vector<std::string> where = WhereLines(*finding);
+  lines.insert(lines.end(), where.begin(), where.end());
+  finding->evidence.insert(finding->evidence.begin(), lines.begin(), lines.end());
+}
+
 }  // namespace
+
+std::optional<StarvedJob> FindStarvedJob(const std::vector<Meanwhile>& meanwhile) {
+  StarvedJob found;
+  const Meanwhile* most = nullptr;
+  double all = 0;
+  std::size_t reading = 0;
+  for (const Meanwhile& one : meanwhile) {
+    if (one.at_random.size() < kFewestAtRandom) continue;
+    const double share = ShareOf(one, Doing::kInput);
+    if (share >= kReads) ++reading;
+    if (!most || share > ShareOf(*most, Doing::kInput)) most = &one;
+    all += share;
+    ++found.processes;
+  }
+  if (found.processes < 2 || 3 * reading < 2 * found.processes) return std::nullopt;
+  found.share = all / static_cast<double>(found.processes);
+  if (found.share < kLeastStarved) return std::nullopt;
+  const std::vector<const MeanwhileSample*> like = SamplesOf(*most, Doing::kInput);
+  found.words = UsualWords(like);
+  found.where = UsualPlace(like);
+  return found;
+}
 
 void ExplainStraggler(const std::vector<Meanwhile>& meanwhile, Finding* finding) {
   std::vector<Account> accounts;
@@ -181,11 +303,12 @@ void ExplainStraggler(const std::vector<Meanwhile>& meanwhile, Finding* finding)
     accounts.emplace_back(culprit.rank, *seen);
     if (accounts.back().covered()) culprit.where = accounts.back().Where();
   }
-  if (accounts.empty()) return;
-  const Account& first = accounts.front();
-  const bool named = std::all_of(accounts.begin(), accounts.end(), [&](const Account& one) {
-    return one.enough() && one.covered() && one.doing() == first.doing();
+  const bool named = !accounts.empty() && std::all_of(accounts.begin(), accounts.end(), [&](const Account& one) {
+    return one.enough() && one.covered() && one.doing() == accounts.front().doing();
   });
+  const bool speaks = named && (accounts.front().kept() || IsReason(accounts.front().doing()));
+  if (const auto excess = speaks ? std::nullopt : ExcessOf(*finding, meanwhile))
+    return ExplainByExcess(*excess, finding);
   std::vector<std::string> lines;
   for (const Account& one : accounts) {
     lines.push_back(one.covered() ? one.Line() : one.UnattributedLine());
@@ -195,6 +318,7 @@ void ExplainStraggler(const std::vector<Meanwhile>& meanwhile, Finding* finding)
   lines.insert(lines.end(), where.begin(), where.end());
   finding->evidence.insert(finding->evidence.begin(), lines.begin(), lines.end());
   if (!named) return;
+  const Account& first = accounts.front();
   finding->kind = KindOf(first.doing());
   const std::vector<std::string> stands = first.Where();
   finding->summary +=

@@ -84,7 +84,7 @@ void AddEvidence(const StepTable& table, const Straggler& found, const std::vect
 }
 
 std::string StragglerStep(const Straggler& found, const Finding& finding) {
-  const std::string who = Ranks(finding.culprits);
+  const std::string who = finding.culprits.empty() ? "each node" : Ranks(finding.culprits);
   if (finding.kind == Kind::kStarvedInput)
     return fmt::format(
         "see how fast {} can read where its input lies, and who else reads there (`iostat -x`, "
@@ -202,6 +202,22 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
                                ", and no others are late");
   ExplainStraggler(view.snapshot->meanwhile, &finding);
   finding.next_steps.push_back(StragglerStep(found, finding));
+  AddAdvice(&finding);
+  return finding;
+}
+
+Finding StarvedFinding(const View& view, const StepTable& table, const StarvedJob& found) {
+  Finding finding = BeginFinding(view, table, Kind::kStarvedInput, {}, kLikely);
+  SetOnset(view, table, std::nullopt, &finding);
+  const double step = MeanStep(table);
+  finding.effect = Effect{"step_time", "s", step * (1 - found.share), step};
+  finding.share_lost = found.share;
+  finding.summary = fmt::format("Ranks wait for input for {:.0f} % of the time, and not one more than the others.",
+                                Percent(found.share));
+  finding.evidence.push_back(fmt::format("{} ranks were looked at at random times; those that wait read{}",
+                                         found.processes, found.words.empty() ? "" : ", " + found.words));
+  if (!found.where.empty()) finding.evidence.push_back("it stands in " + Join(found.where, ", called from "));
+  finding.next_steps.push_back(StragglerStep({}, finding));
   AddAdvice(&finding);
   return finding;
 }

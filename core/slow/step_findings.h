@@ -4,6 +4,7 @@
 #include "core/model/finding.h"
 #include "core/slow/bubble.h"
 #include "core/slow/chronic.h"
+#include "core/slow/meanwhile.h"
 #include "core/slow/regression.h"
 #include "core/slow/straggler.h"
 #include "core/steps/step_table.h"
@@ -12,6 +13,7 @@
 namespace ncclwatch::diagnosis {
 
 Finding StragglerFinding(const View& view, const StepTable& table, const Straggler& found);
+Finding StarvedFinding(const View& view, const StepTable& table, const StarvedJob& found);
 Finding ChronicFinding(const View& view, const StepTable& table, const Chronic& found);
 Finding BubbleFinding(const View& view, const StepTable& table, const Bubble& found);
 Finding RegressionFinding(const View& view, const StepTable& table, const Regression& found);

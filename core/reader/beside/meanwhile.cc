@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kMeanwhileMagic = "ncclwatch.meanwhile/1";
 constexpr std::size_t kMostMeanwhileBytes = 4 << 20;
 constexpr std::size_t kMostSampled = 256;
-constexpr std::size_t kMostSamples = 64;  // of one process
+constexpr std::size_t kMostSamples = 64;  // of one process, of each kind
 
 constexpr std::array<std::string_view, 12> kNames = {"other", "input",   "checkpoint", "files",  "gpu",     "running",
                                                      "lock",  "network", "paging",     "asleep", "stopped", "call"};
@@ -37,7 +37,7 @@ void ReadTimes(std::string_view line, Meanwhile* process) {
   }
 }
 
-// "sample wait N doing NAME".
+// "sample wait N doing NAME", "random doing NAME".
 MeanwhileSample Sample(std::string_view line) {
   MeanwhileSample sample;
   for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
@@ -46,6 +46,13 @@ MeanwhileSample Sample(std::string_view line) {
     if (name == "doing") sample.doing = DoingFrom(value);
   }
   return sample;
+}
+
+std::string Text(const MeanwhileSample& sample) {
+  std::string text = " doing " + std::string(Name(sample.doing)) + "\n";
+  if (!sample.words.empty()) text += "words " + sample.words + "\n";
+  for (const std::string& frame : sample.where) text += "where " + frame + "\n";
+  return text;
 }
 
 }  // namespace
@@ -57,21 +64,24 @@ std::optional<std::vector<Meanwhile>> ParseMeanwhile(std::string_view text) {
   std::string_view line;
   if (!lines.Next(&line) || line != kMeanwhileMagic) return std::nullopt;
   std::vector<Meanwhile> all;
-  bool open = false;  // the newest process takes what follows
+  std::vector<MeanwhileSample>* samples = nullptr;  // the newest process's: they take what follows
   while (lines.Next(&line)) {
     const std::string_view keyword = Word(&line);
     if (keyword == "process") {
       std::optional<ProcessStacks> who = ParseProcessLine(line);
-      open = who && all.size() < kMostSampled;
-      if (open) all.emplace_back().who = std::move(*who);
+      samples = who && all.size() < kMostSampled ? &all.emplace_back().samples : nullptr;
+      if (samples) all.back().who = std::move(*who);
     }
-    if (!open) continue;
-    std::vector<MeanwhileSample>& samples = all.back().samples;
+    if (!samples) continue;
     if (keyword == "times") ReadTimes(line, &all.back());
-    if (keyword == "sample" && samples.size() < kMostSamples) samples.push_back(Sample(line));
-    if (samples.empty()) continue;
-    if (keyword == "words") samples.back().words = LineText(line);
-    if (keyword == "where" && samples.back().where.size() < kMostWhere) samples.back().where.push_back(LineText(line));
+    if (keyword == "sample" || keyword == "random") {
+      samples = keyword == "sample" ? &all.back().samples : &all.back().at_random;
+      if (samples->size() < kMostSamples) samples->push_back(Sample(line));
+    }
+    if (samples->empty()) continue;
+    if (keyword == "words") samples->back().words = LineText(line);
+    if (keyword == "where" && samples->back().where.size() < kMostWhere)
+      samples->back().where.push_back(LineText(line));
   }
   return all;
 }
@@ -83,11 +93,9 @@ std::string Format(const std::vector<Meanwhile>& all) {
     text += "times waited " + std::to_string(process.waited_ns) + " run " + std::to_string(process.run_ns) +
             " queued " + std::to_string(process.queued_ns) + " throttled " + std::to_string(process.throttled_ns) +
             " faults " + std::to_string(process.major_faults) + " written " + std::to_string(process.written) + "\n";
-    for (const MeanwhileSample& sample : process.samples) {
-      text += "sample wait " + std::to_string(sample.wait) + " doing " + std::string(Name(sample.doing)) + "\n";
-      if (!sample.words.empty()) text += "words " + sample.words + "\n";
-      for (const std::string& frame : sample.where) text += "where " + frame + "\n";
-    }
+    for (const MeanwhileSample& sample : process.samples)
+      text += "sample wait " + std::to_string(sample.wait) + Text(sample);
+    for (const MeanwhileSample& sample : process.at_random) text += "random" + Text(sample);
   }
   return text;
 }

@@ -1,6 +1,6 @@
-// What ranks did while the others waited for them: samples that the leader of a node had taken from outside once it
-// suspected a straggler, in the run directory. Line by line, a keyword first; unknown keywords are passed over. Nothing
-// here trusts a byte of the file, and everything is bounded.
+// What ranks did while the others waited for them, and what they and some others do at random times: samples that the
+// leader of a node had taken from outside once it suspected a straggler, in the run directory. Line by line, a keyword
+// first; unknown keywords are passed over. Nothing here trusts a byte of the file, and everything is bounded.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,7 @@ struct Meanwhile {
   std::uint64_t major_faults = 0;
   std::uint64_t written = 0;  // bytes, to files on disks
   std::vector<MeanwhileSample> samples;
+  std::vector<MeanwhileSample> at_random;  // evenly over the time, whoever waits: all have wait 0
 };
 
 // None if it is no such file.

@@ -148,5 +148,66 @@ TEST(Meanwhile, WhatKeepsItFromTheProcessor) {
   }
 }
 
+// Of 40 samples at random times so many that show it reading.
+reader::Meanwhile AtRandom(int rank, int reading, Doing else_doing = Doing::kRunning) {
+  reader::Meanwhile seen = Seen(rank, {});
+  for (int i = 0; i < 40; ++i) {
+    const bool reads = i < reading;
+    seen.at_random.push_back({0, reads ? Doing::kInput : else_doing, reads ? "in read" : "", {}});
+  }
+  return seen;
+}
+
+// It reads before the others begin to wait: while they wait it computes, as they did before.
+TEST(Meanwhile, WhatItDoesBeforeTheyWaitCounts) {
+  Finding finding = StragglerOf({2});
+  finding.share_lost = 0.3;
+  reader::Meanwhile late = AtRandom(2, 16);
+  late.samples = Seen(2, {{Doing::kRunning, 16}}).samples;
+  ExplainStraggler({late, AtRandom(0, 1), AtRandom(1, 2)}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStarvedInput);
+  EXPECT_EQ(finding.summary, "It is late. It reads input, in read, for 40 % of the time.");
+  EXPECT_EQ(finding.evidence.front(),
+            "at random times rank 2 reads input in 40 % of 40 samples, and ranks that are not late in 5 % at most");
+}
+
+TEST(Meanwhile, WhatOthersDoTooIsNotWhy) {
+  for (const int others : {12, 40}) {
+    Finding finding = StragglerOf({2});
+    finding.share_lost = 0.3;
+    ExplainStraggler({AtRandom(2, 16), AtRandom(0, others), AtRandom(1, 2)}, &finding);
+    EXPECT_EQ(finding.kind, Kind::kStraggler);
+  }
+  Finding finding = StragglerOf({2});  // nobody to compare with
+  ExplainStraggler({AtRandom(2, 16)}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  finding = StragglerOf({2});  // it loses more than it reads
+  finding.share_lost = 0.9;
+  ExplainStraggler({AtRandom(2, 16), AtRandom(0, 1)}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+}
+
+TEST(Meanwhile, AStoppedRankIsStopped) {
+  Finding finding = StragglerOf({2});
+  reader::Meanwhile late = AtRandom(2, 16);
+  late.samples = Seen(2, {{Doing::kStopped, 16}}).samples;
+  ExplainStraggler({late, AtRandom(0, 1)}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_NE(finding.summary.find("is stopped"), std::string::npos);
+}
+
+TEST(Meanwhile, AllStarve) {
+  const auto found = FindStarvedJob({AtRandom(0, 13), AtRandom(1, 9), AtRandom(2, 14)});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->processes, 3u);
+  EXPECT_NEAR(found->share, 0.3, 1e-9);
+  EXPECT_EQ(found->words, "in read");
+  EXPECT_TRUE(FindStarvedJob({AtRandom(0, 13), AtRandom(1, 3), AtRandom(2, 14)}));  // now it is this one, now that
+  EXPECT_FALSE(FindStarvedJob({AtRandom(0, 20), AtRandom(1, 3), AtRandom(2, 3)}));  // one reads more than the others
+  EXPECT_FALSE(FindStarvedJob({AtRandom(0, 5), AtRandom(1, 5), AtRandom(2, 5)}));   // they hardly do
+  EXPECT_FALSE(FindStarvedJob({AtRandom(0, 20)}));                                  // what do the others do?
+  EXPECT_FALSE(FindStarvedJob({}));
+}
+
 }  // namespace
 }  // namespace ncclwatch::diagnosis

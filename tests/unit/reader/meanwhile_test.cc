@@ -14,7 +14,10 @@ constexpr char kMeanwhileFile[] =
     "words in read of /data/17.bin (nfs4, mounted on /data)\n"
     "where next_batch (train.py:57)\n"
     "where in read (libc.so.6)\n"
-    "sample wait 1 doing running\n";
+    "sample wait 1 doing running\n"
+    "random doing input\n"
+    "words in read of /data/18.bin\n"
+    "random doing call\n";
 
 TEST(Meanwhile, OneProcess) {
   const auto all = ParseMeanwhile(kMeanwhileFile);
@@ -36,6 +39,10 @@ TEST(Meanwhile, OneProcess) {
   EXPECT_EQ(one.samples[0].where, (std::vector<std::string>{"next_batch (train.py:57)", "in read (libc.so.6)"}));
   EXPECT_EQ(one.samples[1].doing, Doing::kRunning);
   EXPECT_EQ(one.samples[1].wait, 1u);
+  ASSERT_EQ(one.at_random.size(), 2u);
+  EXPECT_EQ(one.at_random[0].doing, Doing::kInput);
+  EXPECT_EQ(one.at_random[0].words, "in read of /data/18.bin");
+  EXPECT_EQ(one.at_random[1].doing, Doing::kCall);
   EXPECT_EQ(Format(*all), kMeanwhileFile);
 }
 

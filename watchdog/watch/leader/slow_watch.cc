@@ -23,9 +23,12 @@ namespace {
 
 constexpr std::int64_t kSlowEvery_ns = 5'000'000'000;
 constexpr std::int64_t kAgain_ns = 2'500'000'000;       // where there is something to be said, or taken back
+constexpr int kFirstLooks = 12;                         // ... and in the beginning
 constexpr std::int64_t kSlowCostShare = 200;            // of the time at most 1 in 200 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
+
+constexpr std::int64_t kLeastSampled_ms = 5'000;
 
 using diagnosis::Kind;
 
@@ -70,6 +73,19 @@ std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, cons
   return targets;
 }
 
+// Ranks of this node that are not late, for comparison.
+void AddOthers(const NodeProcesses& group_wait, std::vector<act::LateTarget>* targets) {
+  constexpr std::size_t kOthers = 3;
+  std::size_t added = 0;
+  for (const Member& member : group_wait.members()) {
+    if (added == kOthers) return;
+    const auto is_it = [&](const act::LateTarget& one) { return one.pid == member.pid; };
+    if (!member.near || member.gone || std::any_of(targets->begin(), targets->end(), is_it)) continue;
+    targets->push_back({member.pid, member.start_time, 0});
+    ++added;
+  }
+}
+
 }  // namespace
 
 SlowWatch::SlowWatch(const Context& context, const std::vector<std::string>* environment)
@@ -103,9 +119,11 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, table, context_of_job_);
     LeaveOut(snapshot.ignore, &findings, &ignored);
     LookCloser(now_ns, group_wait, findings);
+    LookAtAll(table, group_wait, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
-  next_ns_ = now_ns + std::max(HasNews() ? kAgain_ns : kSlowEvery_ns, kSlowCostShare * (Monotonic() - now_ns));
+  const bool again = HasNews() || ++looks_ < kFirstLooks;
+  next_ns_ = now_ns + std::max(again ? kAgain_ns : kSlowEvery_ns, kSlowCostShare * (Monotonic() - now_ns));
 }
 
 bool SlowWatch::HasFindings() const {
@@ -164,16 +182,33 @@ void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
                            const std::vector<diagnosis::Finding>& findings) {
   constexpr std::int64_t kLookAgain_ns = 10'000'000'000;
   constexpr double kLateSteps = 24;
-  constexpr std::int64_t kLeast_ms = 5'000, kMost_ms = 60'000;
+  constexpr std::int64_t kMost_ms = 60'000;
   const auto straggler = std::find_if(findings.begin(), findings.end(), IsStraggler);
   if (straggler == findings.end() || meanwhile_.Busy() || straggler->culprits == looked_at_) return;
   if (looked_ns_ != 0 && now_ns - looked_ns_ < kLookAgain_ns) return;
   std::vector<act::LateTarget> targets = TargetsOf(*straggler, group_wait, context_.own->identity);
   if (targets.empty()) return;
+  AddOthers(group_wait, &targets);
   looked_at_ = straggler->culprits;
   looked_ns_ = now_ns;
   const double steps_ms = 1e3 * kLateSteps * ApartOf(*straggler);
-  meanwhile_.Begin(std::move(targets), std::clamp(static_cast<std::int64_t>(steps_ms), kLeast_ms, kMost_ms));
+  meanwhile_.Begin(std::move(targets), std::clamp(static_cast<std::int64_t>(steps_ms), kLeastSampled_ms, kMost_ms));
+}
+
+// Where all wait for the same, nobody is late. Once while steps go on and nothing is found, and once for each finding
+// that blames nobody.
+void SlowWatch::LookAtAll(const diagnosis::StepTable& table, const NodeProcesses& group_wait,
+                          const std::vector<diagnosis::Finding>& findings) {
+  constexpr std::size_t kFewestSteps = 20;
+  const bool all =
+      findings.empty() || (findings.front().culprits.empty() && findings.front().kind != Kind::kStarvedInput);
+  const std::string signature = SignatureOf(findings);
+  if (!all || meanwhile_.Busy() || table.steps() < kFewestSteps || signature == looked_at_all_) return;
+  if (looks_ == 0 || signature != of_steps_.seen) return;  // not seen twice
+  std::vector<act::LateTarget> targets;
+  AddOthers(group_wait, &targets);
+  looked_at_all_ = signature;
+  meanwhile_.Begin(std::move(targets), kLeastSampled_ms);
 }
 
 void SlowWatch::ReadTopologyOnce() {

@@ -57,6 +57,8 @@ class SlowWatch {
   void JudgeNumbers(std::vector<diagnosis::Finding> findings, std::int64_t now_ns);
   void LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
                   const std::vector<diagnosis::Finding>& findings);
+  void LookAtAll(const diagnosis::StepTable& table, const NodeProcesses& group_wait,
+                 const std::vector<diagnosis::Finding>& findings);
   void ReadTopologyOnce();
   bool Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject);
   void WriteEvent(const diagnosis::Finding& finding, bool into_out);
@@ -68,6 +70,8 @@ class SlowWatch {
   MeanwhileRun meanwhile_;
   std::vector<int> looked_at_;  // stragglers that were sampled last
   std::int64_t looked_ns_ = 0;
+  std::optional<std::string> looked_at_all_;  // when this was found: SignatureOf
+  int looks_ = 0;
   diagnosis::LatenessSums lateness_;
   bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
