@@ -18,6 +18,7 @@ using diagnosis::StepMessageSum;
 constexpr std::size_t kMostBody = 512u << 10;
 constexpr std::uint64_t kMostSteps = 1024;  // of one rank in one body
 constexpr std::uint64_t kMostRank = 1u << 20;
+constexpr std::uint8_t kManyPeers = 1, kStretches = 2;  // flags of a rank
 // Of instants and durations: what is made of some of them does not overflow.
 constexpr std::uint64_t kMostNs = INT64_MAX / 64;
 
@@ -134,7 +135,10 @@ class StepReader {
 };
 
 void WriteRank(const ReportedRank& rank, Writer* to) {
-  to->Number(rank.pid).Number(rank.start_time).Number(rank.pid_namespace).Byte(rank.many_peers ? 1 : 0);
+  to->Number(rank.pid)
+      .Number(rank.start_time)
+      .Number(rank.pid_namespace)
+      .Byte(static_cast<std::uint8_t>((rank.many_peers ? kManyPeers : 0) | (rank.stretches ? kStretches : 0)));
   to->Number(rank.kinds.size());
   for (const ReportedKind& kind : rank.kinds) WriteKind(kind, to);
   to->Number(rank.peers.size());
@@ -149,7 +153,9 @@ ReportedRank ReadRank(Reader* from) {
   rank.pid = from->NumberAs<std::uint32_t>();
   rank.start_time = from->Number();
   rank.pid_namespace = from->Number();
-  rank.many_peers = from->Byte() != 0;
+  const std::uint8_t flags = from->Byte();
+  rank.many_peers = (flags & kManyPeers) != 0;
+  rank.stretches = (flags & kStretches) != 0;
   for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostKinds); left > 0 && from->ok(); --left)
     rank.kinds.push_back(ReadKind(from));
   for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostPeers); left > 0 && from->ok(); --left) {

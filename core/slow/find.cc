@@ -157,6 +157,7 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
 
 constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
 constexpr std::size_t kMostOfARank = 16384;
+constexpr double kLeastOfStretches = 0.1;     // of the time, where calls repeat no steps
 constexpr double kLeastChronic = 0.006;       // of the step, where hundreds of steps tell it
 constexpr std::uint64_t kOneRise_steps = 10;  // and a twentieth of all
 constexpr double kExplains = 0.8;             // of what steps take longer, by what else is found
@@ -218,24 +219,46 @@ void AddStarvedJob(const View& view, const StepTable& table, std::vector<Finding
   *findings = {StarvedFinding(view, table, *found)};
 }
 
-StepTable TableOf(const View& view) {
+void AddByOwnTime(const View& view, const StepTable& table, double least, std::vector<Finding>* findings) {
+  if (!findings->empty()) return;
+  for (const Straggler& found : FindStragglersByOwnTime(table, least))
+    findings->push_back(StragglerFinding(view, table, found));
+}
+
+std::vector<Finding> Finished(const View& view, std::vector<Finding> findings) {
+  for (std::size_t i = 1; i < findings.size(); ++i) findings[i].caused_by = 0;
+  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  AddMachines(view.snapshot->machines, &findings);
+  return findings;
+}
+
+// What calls repeat need not be the program's steps: the levels of a solver repeat messages, too.
+std::vector<Finding> FindInCalls(const View& view, const SlowContext& context) {
   if (view.nodes.size() < 2) return {};
-  return MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
+  const std::size_t most = std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank);
+  const StepTable table = MakeStepTable(view, most);
+  std::vector<Finding> findings = FindSlowSteps(view, table, context);
+  if (!findings.empty() || table.stretch > 0) return findings;
+  return FindSlowSteps(view, MakeStretchTable(view, most), context);
 }
 
 }  // namespace
 
 std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, const SlowContext& context) {
+  // Stretches differ in what is done in them: only who comes last in nearly all of them is told.
+  const double least_lost = table.stretch > 0 ? kLeastOfStretches : kLeastShareLost;
   std::vector<Finding> findings;
-  for (const Straggler& found : FindStragglers(table, kLeastShareLost))
+  for (const Straggler& found : FindStragglers(table, least_lost))
     findings.push_back(StragglerFinding(view, table, found));
+  if (table.stretch > 0) {
+    AddByOwnTime(view, table, least_lost, &findings);
+    return Finished(view, std::move(findings));
+  }
   AddStarvedJob(view, table, &findings);
   if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
-  if (findings.empty())
-    for (const Straggler& found : FindStragglersByOwnTime(table, kLeastShareLost))
-      findings.push_back(StragglerFinding(view, table, found));
+  AddByOwnTime(view, table, least_lost, &findings);
   SortByOnset(&findings);
   if (const auto found = FindRise(table, kLeastRegression)) {
     Finding rise = RegressionFinding(view, table, *found);
@@ -245,10 +268,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));
-  for (std::size_t i = 1; i < findings.size(); ++i) findings[i].caused_by = 0;
-  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
-  AddMachines(view.snapshot->machines, &findings);
-  return findings;
+  return Finished(view, std::move(findings));
 }
 
 std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context) {
@@ -257,7 +277,7 @@ std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& conte
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
   AddMachines(snapshot.machines, &findings);
   const std::size_t before = findings.size();
-  for (Finding& finding : FindSlowSteps(view, TableOf(view), context)) {
+  for (Finding& finding : FindInCalls(view, context)) {
     if (finding.caused_by) *finding.caused_by += before;
     findings.push_back(std::move(finding));
   }

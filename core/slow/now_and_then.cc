@@ -12,7 +12,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestEvents = 5;
-constexpr double kEventShare = 3;       // a single late step is later than that many times `least`
+constexpr double kEventShare = 3;       // a single late step is later than that many times `least` of a usual step
 constexpr double kEventNoise = 2;       // ... and than the latest rank is in a quarter of the steps
 constexpr double kEventAlike = 0.5;     // ... and than that share of the fifth latest step's lateness
 constexpr double kEventExplains = 0.5;  // ... and than that share of what the step takes longer than usual
@@ -22,7 +22,8 @@ constexpr double kSeenOfLong = 0.5;     // of the long steps that are to be seen
 
 class NowAndThenSearch {
  public:
-  NowAndThenSearch(const Points& points, double least) : points_(points), least_(least), event_(EventShares()) {}
+  NowAndThenSearch(const Points& points, double least)
+      : points_(points), least_(least), usual_ns_(std::max(1.0, Median(points.step_ns))), event_(EventShares()) {}
 
   std::optional<Straggler> Find() const {
     std::vector<std::size_t> events(points_.late.size());
@@ -32,10 +33,10 @@ class NowAndThenSearch {
     for (std::size_t step = 0; step < points_.size(); ++step) {
       time_ns += points_.step_ns[step];
       const std::size_t worst = LatestIn(step);
-      if (points_.late[worst][step] < event_[step] || !IsAlone(worst, step)) continue;
+      if (LateIn(worst, step) < event_[step] || !IsAlone(worst, step)) continue;
       ++all;
       ++events[worst];
-      lost_ns[worst] += points_.late[worst][step] * points_.step_ns[step];
+      lost_ns[worst] += LateIn(worst, step) * usual_ns_;
     }
     const auto most = static_cast<std::size_t>(std::max_element(events.begin(), events.end()) - events.begin());
     if (events[most] < kFewestEvents || static_cast<double>(events[most]) < kOwnEvents * static_cast<double>(all))
@@ -52,18 +53,22 @@ class NowAndThenSearch {
   }
 
  private:
+  // In usual steps. As a share of its own step a late one is hardly more than what a scheduler does to short ones.
+  double LateIn(std::size_t row, std::size_t step) const {
+    return points_.late[row][step] * points_.step_ns[step] / usual_ns_;
+  }
+
   // By step: late enough to be no chance, since of many ranks one is the last in every step; and to be why the step is
   // longer than usual, since whoever waits for the late rank in one communicator comes a little late in another.
   std::vector<double> EventShares() const {
     std::vector<double> worst{0}, shares;
     for (std::size_t step = 0; step < points_.size(); ++step)
-      if (const double late = points_.late[LatestIn(step)][step]; late > 0) worst.push_back(late);
+      if (const double late = LateIn(LatestIn(step), step); late > 0) worst.push_back(late);
     std::sort(worst.begin(), worst.end());
     const double quarter = worst[worst.size() / 4];
     const double fifth = worst.size() < kFewestEvents ? 0 : worst[worst.size() - kFewestEvents];
     const double least = std::max({kEventShare * least_, kEventNoise * quarter, kEventAlike * fifth});
-    const double usual = Median(points_.step_ns);
-    for (const double ns : points_.step_ns) shares.push_back(std::max(least, kEventExplains * (1 - usual / ns)));
+    for (const double ns : points_.step_ns) shares.push_back(std::max(least, kEventExplains * (ns / usual_ns_ - 1)));
     return shares;
   }
 
@@ -84,12 +89,11 @@ class NowAndThenSearch {
   // Where kernels are timed in some steps only, the first late one may be among the others: it is as long as those that
   // are known, and what makes steps so long is that rank, as far as is seen.
   std::size_t FirstLateStep(std::size_t row) const {
-    const std::vector<double>& late = points_.late[row];
     std::vector<std::size_t> known;
     std::vector<double> durations;
-    for (std::size_t step = 0; step < late.size(); ++step)
-      if (late[step] >= event_[step]) known.push_back(step), durations.push_back(points_.step_ns[step]);
-    const double usual = Median(points_.step_ns), as_long = usual + (Median(std::move(durations)) - usual) / 2;
+    for (std::size_t step = 0; step < points_.size(); ++step)
+      if (LateIn(row, step) >= event_[step]) known.push_back(step), durations.push_back(points_.step_ns[step]);
+    const double as_long = usual_ns_ + (Median(std::move(durations)) - usual_ns_) / 2;
     const auto is_long = [&](double ns) { return ns >= as_long; };
     const auto all = std::count_if(points_.step_ns.begin(), points_.step_ns.end(), is_long);
     if (static_cast<double>(known.size()) < kSeenOfLong * points_.seen * static_cast<double>(all)) return known.front();
@@ -101,8 +105,8 @@ class NowAndThenSearch {
   double LostNs(std::size_t row, std::size_t step) const {
     double others = 0;
     for (std::size_t one = 0; one < points_.late.size(); ++one)
-      if (one != row) others = std::max(others, points_.late[one][step]);
-    return std::max(0.0, points_.late[row][step] - others) * points_.step_ns[step];
+      if (one != row) others = std::max(others, LateIn(one, step));
+    return std::max(0.0, LateIn(row, step) - others) * usual_ns_;
   }
 
   void Describe(Straggler* found) const {
@@ -114,15 +118,15 @@ class NowAndThenSearch {
       all_ns += lost_ns.back();
     }
     found->by_kernels = points_.by_kernels;
-    found->step_ns = static_cast<std::int64_t>(Median(points_.step_ns));
+    found->step_ns = static_cast<std::int64_t>(usual_ns_);
     found->lost_ns = static_cast<std::int64_t>(Median(std::move(lost_ns)));
     found->late_ns = static_cast<std::int64_t>(all_ns / static_cast<double>(found->late_steps));
     found->share = all_ns / points_.seen / std::max(1.0, time_ns);
   }
 
   const Points& points_;
-  const double least_;
-  const std::vector<double> event_;
+  const double least_, usual_ns_;
+  const std::vector<double> event_;  // by step, in usual steps
 };
 
 }  // namespace

@@ -34,13 +34,16 @@ Points PointsOfCalls(const StepTable& table) {
 }
 
 Points PointsOfOwnTime(const StepTable& table) {
-  bool blocks = false, collectives_tell = false;
+  bool blocks = false;
+  std::size_t told = 0;  // parts of steps of which collectives tell who was late
   for (const auto& row : table.parts)
     for (const StepPart& part : row) {
-      blocks = blocks || part.message_ns > 0;
-      collectives_tell = collectives_tell || part.late_ns != 0 || part.kernel_late_ns != 0;
+      blocks = blocks || part.message_ns > 0 || part.exposed_ns > 0;
+      told += part.late_ns != 0 || part.kernel_late_ns != 0;
     }
-  if (!blocks || collectives_tell) return {};
+  constexpr double kMostTold = 0.1;
+  if (!blocks || static_cast<double>(told) > kMostTold * static_cast<double>(table.parts.size() * table.steps()))
+    return {};
   const auto blocked = [](const StepPart& part) { return static_cast<double>(part.duration_ns - part.compute_ns()); };
   Points points;
   std::vector<double> usual, waited;  // by step: outside of calls, and for how long the one waited that waited longest

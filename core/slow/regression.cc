@@ -82,14 +82,18 @@ Regression::Part GrownPart(const StepTable& then, const StepTable& now, const St
                            const StepLevels& after) {
   using Part = Regression::Part;
   const double added = after.step - before.step;
+  // Who waits for requests of collectives alone waits for their data: lateness counts apart. And data that take longer
+  // do not end on all ranks at once: these wait for one another without computing longer.
+  const bool requests = !SendsMessages(now) && !now.enqueued;
+  const double data_grown = after.exposed - before.exposed + (requests ? after.idle - before.idle : 0);
+  const double wait_grown = std::max(0.0, after.wait - before.wait);
+  if (!now.enqueued && data_grown > wait_grown && data_grown + wait_grown >= kCovers * added) return Part::kExposed;
   const std::pair<double, Part> parts[] = {{after.compute - before.compute, Part::kCompute},
                                            {after.exposed - before.exposed, Part::kExposed},
                                            {after.wait - before.wait, Part::kWait},
                                            {after.idle - before.idle, Part::kIdle}};
   for (const auto& [grown, part] : parts) {
     if (grown < kCovers * added) continue;
-    // Who waits for requests of collectives alone waits for their data: lateness counts apart.
-    if (part == Part::kIdle && !SendsMessages(now)) return Part::kExposed;
     if (part != Part::kCompute || !now.enqueued) return part;
     const std::optional<double> data_before = TransferLevel(then), data_after = TransferLevel(now);
     if (!data_before || !data_after) return Part::kUnknown;

@@ -48,20 +48,31 @@ std::vector<std::string> HostsOf(const View& view, const std::vector<int>& culpr
 
 std::string StepName(const StepTable& table, std::size_t step) { return fmt::format("step {}", table.NumberOf(step)); }
 
+std::string Steps(const StepTable& table) {
+  return table.stretch > 0 ? fmt::format("stretches of {} collectives", table.stretch) : "steps";
+}
+
+// "a step of 34 ms"
+std::string AStep(const StepTable& table, std::int64_t ns) {
+  return table.stretch > 0 ? fmt::format("{} collectives, which take {}", table.stretch, Seconds(ns))
+                           : "a step of " + Seconds(ns);
+}
+
+// ", since step 153"; a stretch has no number that the program knows.
+std::string SinceText(const StepTable& table, const Straggler& found) {
+  return found.since_before || table.stretch > 0 ? "" : ", since " + StepName(table, found.onset);
+}
+
 std::string SummaryOf(const StepTable& table, const Straggler& found, const std::vector<int>& ranks) {
   const std::string who = Capital(Ranks(ranks)), verb = ranks.size() == 1 ? "comes" : "come";
   if (found.now_and_then)
-    return fmt::format("{} {} late in {} of {} steps, first in {}: the others wait for {:.1f} % of the time.", who,
-                       verb, found.late_steps, table.steps() - found.from, StepName(table, found.onset),
-                       Percent(found.share));
-  if (found.by_kernels)
-    return fmt::format("{} {} last to collectives on the GPU, by {} in a step of {}{}: {:.1f} % of the time is lost.",
-                       who, verb, Seconds(found.lost_ns), Seconds(found.step_ns),
-                       found.since_before ? "" : ", since " + StepName(table, found.onset), Percent(found.share));
-  return fmt::format(
-      "{} {} last to where the others wait for it, by {} in a step of {}{}: {:.1f} % of the time is lost.", who, verb,
-      Seconds(found.lost_ns), Seconds(found.step_ns),
-      found.since_before ? "" : ", since " + StepName(table, found.onset), Percent(found.share));
+    return fmt::format("{} {} late in {} of {} {}{}: the others wait for {:.1f} % of the time.", who, verb,
+                       found.late_steps, table.steps() - found.from, Steps(table),
+                       table.stretch > 0 ? "" : ", first in " + StepName(table, found.onset), Percent(found.share));
+  return fmt::format("{} {} last to {}, by {} in {}{}: {:.1f} % of the time is lost.", who, verb,
+                     found.by_kernels ? "collectives on the GPU" : "where the others wait for it",
+                     Seconds(found.lost_ns), AStep(table, found.step_ns), SinceText(table, found),
+                     Percent(found.share));
 }
 
 void AddEvidence(const StepTable& table, const Straggler& found, const std::vector<int>& ranks, Finding* finding) {
@@ -74,13 +85,15 @@ void AddEvidence(const StepTable& table, const Straggler& found, const std::vect
                     Ranks(ranks)));
   } else if (!found.by_messages || !found.now_and_then) {
     const auto waiting = found.by_messages ? &StepPart::message_ns : &StepPart::wait_ns;
-    finding->evidence.push_back(fmt::format(
-        "in a step {} waits {} for others; each of the others waits {}, for whoever is last (medians of {} steps)",
-        Ranks(ranks), median(true, waiting), median(false, waiting), table.steps() - found.from));
+    finding->evidence.push_back(
+        fmt::format("in {} {} waits {} for others; each of the others waits {}, for whoever is last (medians of {} {})",
+                    table.stretch > 0 ? "a stretch" : "a step", Ranks(ranks), median(true, waiting),
+                    median(false, waiting), table.steps() - found.from, Steps(table)));
   }
   if (found.late_steps > 0)
     finding->evidence.push_back(
-        fmt::format("it is the last in {} of {} steps", found.late_steps, table.steps() - found.from));
+        fmt::format("it is the last in {} of {} {}", found.late_steps, table.steps() - found.from, Steps(table)));
+  if (table.stretch > 0) finding->evidence.push_back("the calls repeat no steps, so that stretches were compared");
 }
 
 std::string StragglerStep(const Straggler& found, const Finding& finding) {

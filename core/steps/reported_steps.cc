@@ -125,9 +125,10 @@ void ReportedSteps::Take(ReportedRank reported) {
   std::vector<ReportedStep> steps = std::exchange(reported.steps, {});
   const std::vector<ReportedKind> kinds = std::exchange(reported.kinds, std::move(rank.facts.kinds));
   const std::vector<ReportedPeer> peers = std::exchange(reported.peers, std::move(rank.facts.peers));
+  const bool another = reported.stretches != rank.facts.stretches;
   rank.facts = std::move(reported);
   // The loop has become another one.
-  if (rank.facts.kinds.size() + kinds.size() > kMostKinds * 2 ||
+  if (another || rank.facts.kinds.size() + kinds.size() > kMostKinds * 2 ||
       rank.facts.peers.size() + peers.size() > kMostPeers * 2) {
     rank.facts.kinds.clear();
     rank.facts.peers.clear();
@@ -180,6 +181,7 @@ StepTable ReportedSteps::Table(const View& view) const {
   StepJoin join(view);
   MessageCounter counter;
   join.table().first = numbers.front();
+  join.table().stretch = rows.front().rank->facts.stretches ? kStretch : 0;
   for (const Row& row : rows) join.AddRow(*row.node, numbers.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
     RowFiller filler(*rows[row].process, rows[row].rank->facts, &join, &counter);

@@ -72,6 +72,7 @@ struct ReportedRank {
   std::uint64_t pid_namespace = 0, start_time = 0;
   std::uint32_t pid = 0;
   bool many_peers = false;
+  bool stretches = false;  // Loop::stretches
   std::vector<ReportedKind> kinds;
   std::vector<ReportedPeer> peers;
   std::vector<ReportedStep> steps;

@@ -74,14 +74,34 @@ std::optional<Loop> LoopOf(const MappedBox& box, const Calls& all, const Period&
   return loop;
 }
 
-using functions::Family;
-using reader::Call;
-using reader::Load;
+// On the largest communicator on which ranks meet often, which all of them choose alike.
+std::optional<Loop> StretchesOf(const MappedBox& box, const Calls& all) {
+  constexpr std::size_t kFewestMeetings = 64;
+  std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::size_t>> meetings;  // size and number, by identity
+  for (std::size_t i = 0; i < all.calls.size(); ++i) {
+    const Call& call = all.calls[i];
+    if (IsMessage(call) || (call.flags & (format::kEmpty | format::kOneRank)) != 0) continue;
+    auto& [size, count] = meetings[all.ids[i]];
+    size = Load(box.communicator(call.communicator).size);
+    ++count;
+  }
+  std::optional<Loop> loop;
+  for (const auto& [id, meeting] : meetings) {
+    const auto& [size, count] = meeting;
+    if (size < 2 || count < kFewestMeetings) continue;
+    if (!loop || std::tie(size, id) > std::tie(loop->size, loop->communicator))
+      loop = Loop{.communicator = id, .size = size, .each = kStretch, .stretches = true};
+  }
+  return loop;
+}
 
-constexpr std::int64_t kSettle_ns = 1'000'000'000;  // until then a call has returned, and its kernel has been timed
-constexpr std::uint64_t kBlockedThread = 1024;      // records since a call that has not returned: others go on
-constexpr std::size_t kMostChannels = 64;           // half of them of messages
-constexpr std::size_t kMostUntaken = 256;           // steps
+using functions::Family;
+
+constexpr std::uint64_t kFewestForStretches = 4096;  // records: a loop may still begin
+constexpr std::int64_t kSettle_ns = 1'000'000'000;   // until then a call has returned, and its kernel has been timed
+constexpr std::uint64_t kBlockedThread = 1024;       // records since a call that has not returned: others go on
+constexpr std::size_t kMostChannels = 64;            // half of them of messages
+constexpr std::size_t kMostUntaken = 256;            // steps
 
 std::uint32_t Units(std::int64_t ns) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns / kReportedUnit_ns, 0, kMostUnits));
@@ -112,7 +132,7 @@ std::optional<Loop> FindLoop(const MappedBox& box, std::uint64_t most) {
       return loop;
     }
   }
-  return std::nullopt;
+  return box.head() < kFewestForStretches ? std::nullopt : StretchesOf(box, all);
 }
 
 void StepFollower::Follow(const Loop& loop) {
@@ -343,6 +363,7 @@ ReportedRank StepFollower::Take() {
   const format::Header& header = box_.header();
   taken.pid = header.identity.pid;
   taken.start_time = header.identity.start_time;
+  taken.stretches = loop_ && loop_->stretches;
   return taken;
 }
 

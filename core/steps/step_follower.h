@@ -22,6 +22,7 @@ struct Loop {
   std::uint64_t each = 0;          // its collectives in one step
   bool sure = false;               // not perhaps a layer of a first, long step
   std::uint64_t first = 0;         // of them, before the first step
+  bool stretches = false;          // the calls repeat no steps: these are kStretch collectives each
 };
 
 // Of the newest records, `most` at most. Expensive: microseconds a record.

@@ -1,6 +1,8 @@
 #include "core/steps/step_table.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/calls/mpi_message.h"
@@ -20,9 +22,32 @@ class TableMaker {
  public:
   TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls), join_(view) {}
 
-  StepTable Make() {
-    for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
+  void CutIntoSteps() {
+    for (const Node& node : view_.nodes)
+      if (node.rank >= 0) rows_.push_back({&node, NewestOf(node), {}});
+    for (Row& row : rows_) row.steps = StepsIn(row);
     JoinBursts();
+  }
+
+  // Iterative solvers do more in each iteration than in the one before. Who comes last can be told all the same.
+  void CutIntoStretches() {
+    rows_.clear();
+    for (const Node& node : view_.nodes)
+      if (node.rank >= 0) rows_.push_back({&node, NewestOf(node), {}});
+    const std::uint64_t largest = LargestMeeting();
+    for (Row& row : rows_)
+      for (std::size_t i = 0; i < row.history.calls.size(); ++i) {
+        const Call& call = *row.history.calls[i];
+        const CommView* const comm = call.position % kStretch == 0 ? MeetingOf(row, call) : nullptr;
+        if (comm && comm->id == largest) row.steps.push_back({i, call.position / kStretch});
+      }
+    DropRowsWithoutSteps();
+    join_.table().stretch = kStretch;
+  }
+
+  bool HasSteps() const { return rows_.size() >= 2; }
+
+  StepTable Make() {
     if (rows_.size() < 2 || !SetRange()) return {};
     for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
     join_.table().messages = counter_.Take(rows_.size());
@@ -36,23 +61,48 @@ class TableMaker {
     std::vector<NumberedStep> steps;
   };
 
-  void CutIntoSteps(const Node& node) {
-    if (node.rank < 0) return;
-    Row row{&node, HistoryOf(view_, node), {}};
-    std::vector<const Call*>& calls = row.history.calls;
-    if (calls.size() > most_calls_) {
-      calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most_calls_));
-      row.history.whole = false;
-    }
+  History NewestOf(const Node& node) const {
+    History history = HistoryOf(view_, node);
+    std::vector<const Call*>& calls = history.calls;
+    if (calls.size() <= most_calls_) return history;
+    calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most_calls_));
+    history.whole = false;
+    return history;
+  }
+
+  std::vector<NumberedStep> StepsIn(const Row& row) const {
     // What may be the layers of a first, long step is as good to see who is late.
     for (const Layers layers : {Layers::kAreNoSteps, Layers::kMayBeSteps})
-      for (const bool counts : {true, false})
-        if (row.steps.size() < 2) row.steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
-    if (row.steps.size() >= 2) rows_.push_back(std::move(row));
+      for (const bool counts : {true, false}) {
+        std::vector<NumberedStep> steps =
+            StepsOf(SymbolsOf(view_, *row.node, row.history.calls, counts), row.history.whole, layers);
+        if (steps.size() >= 2) return steps;
+      }
+    return {};
+  }
+
+  // The communicator with the most members, and of those the one on which they meet most often.
+  std::uint64_t LargestMeeting() const {
+    std::map<std::uint64_t, std::size_t> counts;
+    for (const Row& row : rows_)
+      for (const Call* const call : row.history.calls)
+        if (const CommView* const comm = MeetingOf(row, *call)) ++counts[comm->id];
+    std::tuple<std::size_t, std::size_t, std::uint64_t> best;  // members, collectives, identity
+    for (const auto& [id, count] : counts)
+      best = std::max(best, std::make_tuple(view_.CommOf(id)->job_ranks.size(), count, id));
+    return std::get<2>(best);
+  }
+
+  // Null: no members of a communicator meet in this call.
+  const CommView* MeetingOf(const Row& row, const Call& call) const {
+    if (IsMessage(call) || MeetsNobody(call)) return nullptr;
+    const CommView* const comm = view_.CommOf(view_.process(*row.node), call.communicator, call.generation);
+    return comm && comm->comparable && comm->job_ranks.size() > 1 ? comm : nullptr;
   }
 
   // The ranks have the same steps: most of them tell how many calls one is.
   void JoinBursts() {
+    DropRowsWithoutSteps();
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> votes;
     for (const Row& row : rows_) {
       const Burst burst = BurstOf(row);
@@ -62,6 +112,10 @@ class TableMaker {
       if (2 * count <= rows_.size() || burst.first == 1) continue;
       for (Row& row : rows_) Join(burst.first, burst.second, &row.steps);
     }
+    DropRowsWithoutSteps();
+  }
+
+  void DropRowsWithoutSteps() {
     std::erase_if(rows_, [](const Row& row) { return row.steps.size() < 2; });
   }
 
@@ -208,6 +262,17 @@ class TableMaker {
 
 }  // namespace
 
-StepTable MakeStepTable(const View& view, std::size_t most_calls) { return TableMaker(view, most_calls).Make(); }
+StepTable MakeStepTable(const View& view, std::size_t most_calls) {
+  TableMaker maker(view, most_calls);
+  maker.CutIntoSteps();
+  if (!maker.HasSteps()) maker.CutIntoStretches();
+  return maker.Make();
+}
+
+StepTable MakeStretchTable(const View& view, std::size_t most_calls) {
+  TableMaker maker(view, most_calls);
+  maker.CutIntoStretches();
+  return maker.Make();
+}
 
 }  // namespace ncclwatch::diagnosis

@@ -69,13 +69,19 @@ struct StepTable {
   std::vector<StepPeers> peers;
   std::vector<StepTransfers> transfers;
   std::vector<StepMessages> messages;  // by rank; empty: nobody counted them
+  std::uint64_t stretch = 0;           // calls repeat no steps: "steps" are so many collectives each
   bool enqueued = false;               // some collectives are NCCL's: their data need not be there when they return
   std::vector<double> work;            // by step: the `tokens` that the program has said of it; empty: none
   std::uint64_t NumberOf(std::size_t step) const { return numbers.empty() ? first + step : numbers[step]; }
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
 };
 
-// Of the newest `most_calls` of each rank. Empty: steps cannot be told, or ranks do not make them together.
+// Where calls repeat no steps: so many collectives of the largest communicator that ranks have in common are a stretch.
+inline constexpr std::uint64_t kStretch = 16;
+
+// Of the newest `most_calls` of each rank. Empty: there are neither steps nor stretches that ranks have in common.
 StepTable MakeStepTable(const View& view, std::size_t most_calls);
+// Of stretches, whatever the calls repeat.
+StepTable MakeStretchTable(const View& view, std::size_t most_calls);
 
 }  // namespace ncclwatch::diagnosis

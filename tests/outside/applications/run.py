@@ -25,10 +25,10 @@ LAUNCH = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "
 # `call`, made `calls` times a step: there the slow rank is slow.
 Application = collections.namedtuple("Application", "program ranks words call calls")
 APPLICATIONS = {
-    "LULESH": Application("lulesh", 8, "-s 6 -i 400", "MPI_Allreduce", 1),
-    "CoMD": Application("CoMD-mpi", 4, "-i 2 -j 2 -k 1 -x 8 -y 8 -z 4 -N 600", "MPI_Sendrecv", 6),
-    "HPCG": Application("xhpcg", 4, "--nx=16 --ny=16 --nz=16 --rt=10", "MPI_Allreduce", 3),
-    "AMG": Application("amg", 4, "-problem 2 -n 16 16 16 -P 2 2 1", "MPI_Allreduce", 2),
+    "LULESH": Application("lulesh", 8, "-s 16 -i 1200", "MPI_Allreduce", 1),
+    "CoMD": Application("CoMD-mpi", 4, "-i 2 -j 2 -k 1 -x 8 -y 8 -z 4 -N 2000", "MPI_Sendrecv", 6),
+    "HPCG": Application("xhpcg", 4, "--nx=16 --ny=16 --nz=16 --rt=25", "MPI_Allreduce", 3),
+    "AMG": Application("amg", 4, "-problem 2 -n 24 24 24 -P 2 2 1", "MPI_Allreduce", 2),
 }
 KINDS = {"sleep": "straggler", "busy": "straggler", "fsync": "blocking_checkpoint", "healthy": None}
 SLOW = {"straggler", "slow_communication", "slow_compute", "starved_input", "blocking_checkpoint", "pipeline_bubble",
@@ -113,9 +113,9 @@ def judge(options, name, how, seed):
         if options.keep:
             shutil.move(os.path.join(folder, "recording"), os.path.join(options.keep, f"{name}-{how}-{seed}-rank{rank}"))
     if status != 0:
-        return f"status {status}: {live}"
+        return False, False, f"rank {rank}: status {status}: {live}"
     wrong = [f"{when} {got}" for when, got in (("live", live), ("afterwards", after)) if got != expected]
-    return f"rank {rank}: " + ", ".join(wrong) if wrong else ""
+    return live == expected, after == expected, f"rank {rank}: " + ", ".join(wrong) if wrong else ""
 
 
 def main():
@@ -137,22 +137,26 @@ def main():
     rows = [(name, how) for name in APPLICATIONS for how in KINDS]
     if options.names:
         rows = [row for row in rows if row[0] in options.names or "/".join(row) in options.names]
-    right = {True: 0, False: 0}  # with a fault, without
     with tempfile.TemporaryDirectory() as folder:
         options.slow_rank, options.timer = build_preload("slow_rank", folder), build_preload("timer", folder)
         if options.times:
             wrong = [text for name in dict.fromkeys(name for name, _ in rows) for text in wrong_times(options, name)]
             print("\n".join(wrong) if wrong else "calls equal, times within 5 %")
             return 1 if wrong else 0
+        right = collections.Counter()  # (with a fault, when judged)
         for name, how in rows:
-            seeds = range(options.first, options.first + options.runs)
-            wrong = [text for text in (judge(options, name, how, seed) for seed in seeds) if text]
-            right[KINDS[how] is not None] += options.runs - len(wrong)
-            print(f"{name + '/' + how:16} {options.runs - len(wrong):2} of {options.runs}  " + "; ".join(wrong), flush=True)
+            results = [judge(options, name, how, seed) for seed in range(options.first, options.first + options.runs)]
+            live, after = (sum(result[i] for result in results) for i in (0, 1))
+            right[KINDS[how] is not None, "live"] += live
+            right[KINDS[how] is not None, "afterwards"] += after
+            notes = "; ".join(result[2] for result in results if result[2])
+            print(f"{name + '/' + how:16} afterwards {after}, live {live} of {options.runs}  {notes}", flush=True)
     faulty = options.runs * sum(1 for row in rows if KINDS[row[1]])
     healthy = options.runs * len(rows) - faulty
-    print(f"slow rank and kind right in {right[True]} of {faulty}, healthy runs silent: {right[False]} of {healthy}")
-    return 0 if right[True] >= 0.95 * faulty and right[False] == healthy else 1
+    for when in ("afterwards", "live"):
+        print(f"{when}: slow rank and kind right in {right[True, when]} of {faulty}, "
+              f"healthy runs silent: {right[False, when]} of {healthy}")
+    return 0 if right[True, "afterwards"] >= 0.95 * faulty and right[False, "afterwards"] == healthy else 1
 
 
 if __name__ == "__main__":

@@ -302,6 +302,50 @@ TEST(ReportedSteps, WhoLeavesAWaitForRequestsLastIsNotLate) {
   }
 }
 
+// A solver: no two iterations are alike, neither in collectives nor in messages. Rank 2 computes for longer.
+TEST(ReportedSteps, WhereCallsRepeatNoStepsStretchesAreCompared) {
+  constexpr int kRanks = 4, kIterations = 700;
+  MpiJob job(kRanks);
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> jitter(0, 0.0001);
+  double now = 1;
+  const auto meet = [&](Function function) {
+    std::vector<std::pair<double, int>> arrivals;
+    for (int rank = 0; rank < kRanks; ++rank)
+      arrivals.emplace_back(now + 0.0005 + jitter(random) + (rank == 2 ? 0.0004 : 0), rank);
+    std::sort(arrivals.begin(), arrivals.end());
+    std::vector<std::uint64_t> slots(kRanks);
+    for (const auto& [at, rank] : arrivals) {
+      job.At(at);
+      slots[static_cast<std::size_t>(rank)] = job.Collective(rank, function);
+    }
+    now = arrivals.back().first + 0.00005;
+    job.At(now);
+    for (int rank = 0; rank < kRanks; ++rank) job.Return(rank, slots[static_cast<std::size_t>(rank)]);
+  };
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    for (std::size_t left = 1 + random() % 9; left > 0; --left)
+      meet(random() % 2 == 0 ? Function::MPI_Allreduce : Function::MPI_Barrier);
+    for (std::size_t left = 1 + random() % 5; left > 0; --left)
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const int next = (rank + 1) % kRanks;
+        job.Return(rank, job.Send(rank, {next, 0, 64 * left}));
+        job.Return(next, job.Recv(next, {rank, 0, 64 * left}));
+      }
+  }
+  job.At(now + 10);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable live = TellOf(&job, kRanks).steps.Table(view);
+  EXPECT_EQ(live.stretch, kStretch);
+  for (const std::vector<Finding>& found : {FindSlowSteps(view, live, {}), FindSlow(snapshot)}) {
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].kind, Kind::kStraggler);
+    EXPECT_EQ(found[0].culprits, std::vector{2});
+    EXPECT_NE(found[0].summary.find("in 16 collectives, which take"), std::string::npos) << found[0].summary;
+  }
+}
+
 // Four stages and two batches in a step, all forwards, then all back: each takes a stage kBatch_s.
 MpiJob Pipeline() {
   constexpr int kStages = 4, kBatches = 2, kSteps = 60;

@@ -94,7 +94,9 @@ void NodeSteps::FollowKnownLoop(Followed* one) const {
   if (one->loops_seen == loops_.size()) return;
   one->loops_seen = loops_.size();
   const diagnosis::Loop* best = nullptr;
-  const auto key = [](const diagnosis::Loop& loop) { return std::make_tuple(loop.size, loop.each, loop.communicator); };
+  const auto key = [](const diagnosis::Loop& loop) {
+    return std::make_tuple(!loop.stretches, loop.size, loop.each, loop.communicator);
+  };
   for (const diagnosis::Loop& loop : loops_)
     if ((best == nullptr || key(loop) > key(*best)) && Has(one->follower->box(), loop.communicator)) best = &loop;
   if (best != nullptr) one->follower->Follow(*best);
