@@ -26,9 +26,9 @@ LAUNCH = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "
 Application = collections.namedtuple("Application", "program ranks words call calls")
 APPLICATIONS = {
     "LULESH": Application("lulesh", 8, "-s 16 -i 1200", "MPI_Allreduce", 1),
-    "CoMD": Application("CoMD-mpi", 4, "-i 2 -j 2 -k 1 -x 8 -y 8 -z 4 -N 2000", "MPI_Sendrecv", 6),
+    "CoMD": Application("CoMD-mpi", 4, "-i 2 -j 2 -k 1 -x 8 -y 8 -z 4 -N 5000", "MPI_Sendrecv", 6),
     "HPCG": Application("xhpcg", 4, "--nx=16 --ny=16 --nz=16 --rt=25", "MPI_Allreduce", 3),
-    "AMG": Application("amg", 4, "-problem 2 -n 24 24 24 -P 2 2 1", "MPI_Allreduce", 2),
+    "AMG": Application("amg", 4, "-problem 2 -n 40 40 40 -P 2 2 1", "MPI_Allreduce", 2),
 }
 KINDS = {"sleep": "straggler", "busy": "straggler", "fsync": "blocking_checkpoint", "healthy": None}
 SLOW = {"straggler", "slow_communication", "slow_compute", "starved_input", "blocking_checkpoint", "pipeline_bubble",

@@ -165,7 +165,7 @@ def right(findings, job, first_only):
     culprits = [frozenset(finding["culprits"]) for finding in findings]
     fits = [finding["kind"] in job.kinds and who in job.culprits for finding, who in zip(findings, culprits)]
     accepted = frozenset().union(*job.culprits)
-    innocent = [who - accepted for finding, who in zip(findings, culprits) if not finding.get("caused_by")]
+    innocent = [who - accepted for finding, who in zip(findings, culprits) if finding.get("caused_by") is None]
     return any(fits[:1] if first_only else fits) and not any(innocent)
 
 
