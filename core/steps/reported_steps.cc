@@ -1,7 +1,6 @@
 #include "core/steps/reported_steps.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -153,9 +152,9 @@ void ReportedSteps::Take(ReportedRank reported) {
 void ReportedSteps::Thin(std::deque<ReportedStep>* steps) const {
   const auto middle = steps->begin() + static_cast<std::ptrdiff_t>(steps->size() / 2);
   int least = 64;
-  for (auto step = steps->begin(); step != middle; ++step) least = std::min(least, std::countr_zero(step->number));
+  for (auto step = steps->begin(); step != middle; ++step) least = std::min(least, Roundness(step->number));
   const auto kept = std::remove_if(steps->begin(), middle,
-                                   [&](const ReportedStep& step) { return std::countr_zero(step.number) == least; });
+                                   [&](const ReportedStep& step) { return Roundness(step.number) == least; });
   steps->erase(kept, middle);
 }
 

@@ -1,11 +1,13 @@
 // What a node tells of its ranks' steps while the job runs: constant in size, whatever the job does in a step. Told
 // steps of all nodes, joined, are the same table as MakeStepTable's, so the same is found in them.
 //
-// Of fast loops only some steps are told, those whose number is a multiple of a power of two: ranks that never speak to
-// one another choose the same ones. Of many calls on one communicator only some are, each with the sum of those before
+// Of fast loops only some steps are told, those whose number has a hash that is a multiple of a power of two: ranks that
+// never speak to one another choose the same ones. Multiples of the number itself would miss what happens in every
+// twentieth step. Of many calls on one communicator only some are, each with the sum of those before
 // it.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,6 +18,7 @@
 
 #include "core/steps/step_join.h"
 #include "core/steps/step_table.h"
+#include "ncclwatch/format/fingerprint.h"
 #include "core/view/view.h"
 
 namespace ncclwatch::diagnosis {
@@ -50,6 +53,9 @@ struct ReportedArrival {
   std::uint32_t kernel = 0;   // plus one; 0: it was not timed
   std::uint16_t kind = 0;     // index into ReportedRank::kinds
 };
+// It is among those of which one in 2^n is told, for n up to this.
+inline int Roundness(std::uint64_t number) { return std::countr_zero(format::Mix(number, 0)); }
+
 inline constexpr std::int64_t kReportedUnit_ns = 100;
 inline constexpr std::uint32_t kMostUnits = UINT32_MAX - 1;
 

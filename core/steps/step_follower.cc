@@ -237,7 +237,7 @@ void StepFollower::Cut(const Call& call) {
   AddUnit(messages_.End());
   if (whole) Close(call);
   open_ = true;
-  telling_ = number % every_ == 0;
+  telling_ = IsTold(number);
   step_ = {};
   step_.number = number;
   step_.began_ns = call.entered_ns;
@@ -249,8 +249,10 @@ void StepFollower::Cut(const Call& call) {
   const std::uint64_t length = call.slot - began_slot_;
   began_slot_ = call.slot;
   if (!whole || telling_ || every_ == 1) return;
-  // The next one to be told is `every_ - 1` steps of about this length away.
-  cursor_ = std::max(cursor_, call.slot + (every_ - 1) * length - length / 2);
+  std::uint64_t next = number + 1;
+  while (!IsTold(next)) ++next;
+  // Steps are of about this length.
+  cursor_ = std::max(cursor_, call.slot + (next - number) * length - length / 2);
   open_ = false;
 }
 

@@ -3,6 +3,7 @@
 // was made; where the loop is fast most records are passed over.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -94,7 +95,8 @@ class StepFollower {
   std::vector<OpenArrival> open_arrivals_;
   MessageGrouper messages_;
   std::uint64_t began_slot_ = 0;
-  std::uint64_t every_ = 1;  // the numbers of told steps are multiples of this power of two
+  bool IsTold(std::uint64_t number) const { return Roundness(number) >= std::countr_zero(every_); }
+  std::uint64_t every_ = 1;  // one step in so many is told: a power of two
   std::int64_t usual_ns_ = 0;
   int odd_ = 0;
   ReportedRank reported_;

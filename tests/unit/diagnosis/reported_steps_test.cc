@@ -136,7 +136,7 @@ TEST(ReportedSteps, OfFastLoopsFewRecordsAreRead) {
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
   const StepTable table = reported.steps.Table(view);
-  for (std::size_t step = 1; step < table.steps(); ++step) EXPECT_EQ(table.NumberOf(step) % 16, 0u) << step;
+  for (std::size_t step = 1; step < table.steps(); ++step) EXPECT_GE(Roundness(table.NumberOf(step)), 4) << step;
   const auto found = FindStragglers(table, kLeastShareLost);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.front().rows, std::vector<std::size_t>{2});
