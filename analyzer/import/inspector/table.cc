@@ -13,7 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/import/inspector/clocks.h"
 #include "analyzer/import/inspector/instants.h"
+#include "analyzer/import/inspector/joined.h"
+#include "analyzer/import/inspector/messages.h"
 #include "analyzer/import/inspector/operation.h"
 #include "analyzer/import/inspector/ranks.h"
 #include "analyzer/import/inspector/read.h"
@@ -30,13 +33,6 @@ using diagnosis::StepTable;
 using diagnosis::StepTransfers;
 
 constexpr std::size_t kSmoothedSteps = 5;  // on either side
-
-struct Joined {  // a communicator, of which all members that were recorded
-  std::int32_t size = 0;
-  std::map<std::size_t, const std::vector<Operation>*> members;  // by row of the table
-  std::map<std::int32_t, std::size_t> row_of;                    // by rank in it
-  const std::vector<Operation>& first() const { return *members.begin()->second; }
-};
 
 // What one operation of a communicator is called by all of its ranks.
 using Call = std::pair<functions::Function, std::uint64_t>;  // and its number
@@ -63,11 +59,10 @@ class TableMaker {
       joined.members[row->second] = &operations;
       joined.row_of[member.rank] = row->second;
     }
-    for (const auto& [key, joined] : joined_)
-      for (const auto& [row, operations] : joined.members)
-        for (const Operation& one : *operations)
-          if (const auto peer = joined.row_of.find(one.peer); one.is_message && peer != joined.row_of.end())
-            messages_.insert(std::minmax(row, peer->second));
+    for (const auto& [key, joined] : joined_) {
+      const Messages& messages = messages_.emplace(&joined, joined).first->second;
+      if (!messages.is_exchange()) chains_.merge(messages.Pairs());
+    }
   }
 
   StepTable Make() {
@@ -93,12 +88,22 @@ class TableMaker {
     SetRails();
   }
 
-  // Inspector does not tell a GPU's number; ranks of a host count upwards, if no host lacks one.
+  // Inspector does not tell a GPU's number; ranks of a host count upwards. Where some were not recorded, the others
+  // tell which, if each host has so many ranks in a row.
   void SetRails() {
     std::vector<int> on_host(table_.host_names.size());
     for (const int host : table_.hosts) table_.rails.push_back(on_host[static_cast<std::size_t>(host)]++);
     const auto [least, most] = std::minmax_element(on_host.begin(), on_host.end());
-    if (least != on_host.end() && *least != *most) table_.rails.assign(table_.rails.size(), -1);
+    if (least == on_host.end() || *least == *most) return;
+    std::map<int, int> host_of_block;
+    bool in_a_row = true;
+    for (std::size_t row = 0; row < table_.ranks.size(); ++row) {
+      const auto [block, made] = host_of_block.emplace(table_.ranks[row] / *most, table_.hosts[row]);
+      in_a_row = in_a_row && ranks_.boxes[row].world_size > 0 && block->second == table_.hosts[row];
+    }
+    in_a_row = in_a_row && host_of_block.size() == on_host.size();
+    for (std::size_t row = 0; row < table_.ranks.size(); ++row)
+      table_.rails[row] = in_a_row ? table_.ranks[row] % *most : -1;
   }
 
   // By the communicator in which most of the time goes, and which repeats itself.
@@ -108,7 +113,10 @@ class TableMaker {
     std::stable_sort(by_time.begin(), by_time.end(),
                      [](const auto* a, const auto* b) { return TimeIn(a->first()) > TimeIn(b->first()); });
     for (const Joined* const joined : by_time)
-      if (SetStepsBy(joined->first())) return true;
+      if (SetStepsBy(joined->first())) {
+        ahead_ns_ = ClocksAhead(by_time, table_.hosts, table_.hosts[joined->members.begin()->first], timing_);
+        return true;
+      }
     return false;
   }
 
@@ -135,8 +143,9 @@ class TableMaker {
     return true;
   }
 
-  // None: before the first step, or after the last whole one.
-  std::optional<std::size_t> StepAt(std::int64_t at_ns) const {
+  // On the clock of that row. None: before the first step, or after the last whole one.
+  std::optional<std::size_t> StepAt(std::size_t row, std::int64_t at_ns) const {
+    at_ns -= ahead_ns_[static_cast<std::size_t>(table_.hosts[row])];
     const auto after = std::upper_bound(begins_.begin(), begins_.end(), at_ns);
     if (after == begins_.begin() || after == begins_.end()) return std::nullopt;
     return static_cast<std::size_t>(after - begins_.begin()) - 1;
@@ -145,7 +154,7 @@ class TableMaker {
   // Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
   // who comes last says nothing.
   bool IsChained(const Joined& joined) const {
-    return std::any_of(messages_.begin(), messages_.end(), [&](const auto& pair) {
+    return std::any_of(chains_.begin(), chains_.end(), [&](const auto& pair) {
       return joined.members.contains(pair.first) && joined.members.contains(pair.second);
     });
   }
@@ -154,7 +163,7 @@ class TableMaker {
     const std::vector<std::int64_t> at_ns = InstantsOf(joined.first(), timing_);
     std::unordered_map<Call, std::size_t, CallHash> step_of;
     for (std::size_t i = 0; i < at_ns.size(); ++i)
-      if (const auto step = StepAt(at_ns[i]); step && !joined.first()[i].is_message)
+      if (const auto step = StepAt(joined.members.begin()->first, at_ns[i]); step && !joined.first()[i].is_message)
         step_of[{joined.first()[i].function, joined.first()[i].number}] = *step;
 
     struct Arrivals {
@@ -193,8 +202,11 @@ class TableMaker {
                 [](const auto& a, const auto& b) { return std::pair(a.step, a.ns) < std::pair(b.step, b.ns); });
       if (joined.size > 1) table_.transfers.push_back(std::move(alike));
     }
+    for (const Exchange& exchange : messages_.at(&joined).Exchanges(timing_))
+      if (const auto step = StepAt(exchange.arrivals.front().first, exchange.at_ns))
+        AddMeeting(exchange.arrivals, *step, chained, nullptr, &peers);
     if (joined.size > 1) table_.peers.push_back(std::move(peers));
-    AddMessages(joined);
+    AddMessages(messages_.at(&joined));
   }
 
   // The last one to come is in its kernel for the shortest time: it waits for nobody. That is how long the data take,
@@ -217,46 +229,24 @@ class TableMaker {
     }
   }
 
-  // The n-th send of one rank to another meets the n-th receive there, as long as none is missing.
-  void AddMessages(const Joined& joined) {
-    struct Side {
-      std::vector<const Operation*> operations;
-      std::vector<std::int64_t> at_ns;
-    };
-    std::map<std::pair<std::size_t, std::size_t>, std::pair<Side, Side>> pairs;  // sends and receives
-    for (const auto& [row, operations] : joined.members) {
-      const std::vector<std::int64_t> at_ns = InstantsOf(*operations, timing_);
-      for (std::size_t i = 0; i < operations->size(); ++i) {
-        const Operation& one = (*operations)[i];
-        const auto peer = joined.row_of.find(one.peer);
-        if (!one.is_message || peer == joined.row_of.end() || peer->second == row) continue;
-        const bool sends = one.function == functions::Function::ncclSend;
-        auto& pair = pairs[sends ? std::pair(row, peer->second) : std::pair(peer->second, row)];
-        Side& side = sends ? pair.first : pair.second;
-        side.operations.push_back(&one);
-        side.at_ns.push_back(at_ns[i]);
-      }
-    }
+  void AddMessages(const Messages& messages) {
     std::map<std::pair<std::vector<std::size_t>, std::uint64_t>, StepTransfers> transfers;
-    for (const auto& [ends, sides] : pairs) {
-      const auto& [sends, receives] = sides;
-      if (sends.operations.size() != receives.operations.size()) {
-        incomplete_ += std::max(sends.operations.size(), receives.operations.size());
-        continue;
-      }
-      for (std::size_t i = 0; i < sends.operations.size(); ++i) {
-        const auto step = StepAt(sends.at_ns[i]);
-        const Operation &send = *sends.operations[i], &receive = *receives.operations[i];
-        if (!step) continue;
-        std::vector<std::size_t> rows{std::min(ends.first, ends.second), std::max(ends.first, ends.second)};
-        StepTransfers& alike = transfers[{rows, send.bytes}];
-        alike.function = functions::Function::ncclSend;
-        alike.bytes = send.bytes;
-        alike.rows = rows;
-        alike.is_message = true;
-        ++alike.calls;
-        if (const std::int64_t ns = std::min(send.kernel_ns, receive.kernel_ns); ns > 0 && send.bytes == receive.bytes)
-          alike.times.push_back({*step, ns});
+    for (const Message& one : messages.Matched(timing_, &incomplete_)) {
+      const auto step = StepAt(one.from, one.at_ns);
+      if (!step) continue;
+      StepTransfers& alike = transfers[{{std::min(one.from, one.to), std::max(one.from, one.to)}, one.send->bytes}];
+      alike.function = functions::Function::ncclSend;
+      alike.bytes = one.send->bytes;
+      alike.rows = {std::min(one.from, one.to), std::max(one.from, one.to)};
+      alike.is_message = true;
+      ++alike.calls;
+      const std::int64_t ns = std::min(one.send->kernel_ns, one.receive->kernel_ns);
+      if (ns <= 0 || one.send->bytes != one.receive->bytes) continue;
+      alike.times.push_back({*step, ns});
+      if (timed() || messages.is_exchange()) continue;
+      for (const auto& [row, side] : {std::pair(one.from, one.send), std::pair(one.to, one.receive)}) {
+        table_.parts[row][*step].exposed_ns += ns;
+        table_.parts[row][*step].wait_ns += side->kernel_ns - ns;
       }
     }
     for (auto& [key, alike] : transfers) {
@@ -283,8 +273,10 @@ class TableMaker {
 
   const Ranks& ranks_;
   std::map<std::pair<std::string, std::int32_t>, Joined> joined_;
-  std::set<std::pair<std::size_t, std::size_t>> messages_;  // rows
-  std::vector<std::int64_t> begins_;                        // of the steps, and the end of the last one
+  std::map<const Joined*, Messages> messages_;
+  std::set<std::pair<std::size_t, std::size_t>> chains_;  // rows that wait for messages of one another
+  std::vector<std::int64_t> begins_;                      // of the steps, and the end of the last one
+  std::vector<std::int64_t> ahead_ns_;                    // clocks, by host
   Timing timing_ = Timing::kNone;
   std::size_t incomplete_ = 0;
   StepTable table_;
