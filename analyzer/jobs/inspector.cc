@@ -18,18 +18,15 @@ namespace {
 
 namespace inspector = import::inspector;
 
-// Where steps are only as long as their calls, a rank that is late by little may hold nobody up, and data that take a
-// little longer may be hidden.
-constexpr double kLeastShareOfCalls = 0.2, kLeastShareOfData = 0.1;
+// Where steps are only as long as their calls, a rank that is late by little, or data that take a little longer, may
+// hold nobody up.
+constexpr double kLeastShareOfCalls = 0.1;
 
 // Kernels that last longer show who waits; why another rank comes late, nothing in this recording tells.
 std::vector<diagnosis::Finding> FindingsOf(const diagnosis::View& view, const inspector::Job& job,
                                            const diagnosis::Topology& topology) {
   std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, job.table, {nullptr, topology});
-  const auto is_little = [](const diagnosis::Finding& one) {
-    return one.share_lost < (one.kind == diagnosis::Kind::kSlowCommunication ? kLeastShareOfData : kLeastShareOfCalls);
-  };
-  if (!job.timed) std::erase_if(findings, is_little);
+  if (!job.timed) std::erase_if(findings, [](const auto& one) { return one.share_lost < kLeastShareOfCalls; });
   for (diagnosis::Finding& finding : findings)
     if (finding.kind == diagnosis::Kind::kStraggler) finding.certainty = diagnosis::Certainty::kSuspected;
   return findings;

@@ -45,7 +45,8 @@ bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::u
 
 // Who waits for slow data comes late to others, which wait in their turn.
 bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps) {
-  return BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost;
+  return *straggler.share_lost < kLeastShareLost ||
+         (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);
 }
 
 // The cause is what began first; of what was there from the beginning, what costs most.
