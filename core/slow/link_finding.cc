@@ -90,35 +90,39 @@ void AddInstead(const StepTable& table, const SlowLinks& found, Finding* finding
   std::vector<std::string> parts;
   for (const Component& one : found.instead) parts.push_back(PartText(table, one));
   if (parts.empty()) return;
-  finding->evidence.push_back(
-      fmt::format("{} would make the same calls slow: communication {}",
-                  parts.size() == 1 ? "another part of the machine" : "each of these parts of the machine, by itself,",
-                  SomeOf(std::move(parts), kMostTold, "parts")));
+  finding->evidence.push_back(fmt::format("{} would make the same calls slow: communication {}",
+                                          parts.size() == 1 ? "something else" : "each of these, by itself,",
+                                          SomeOf(std::move(parts), kMostTold, "parts")));
+}
+
+// Of all parts that it may be. Empty: all.
+std::vector<std::string> HostsInQuestion(const StepTable& table, const SlowLinks& found) {
+  std::set<std::string> hosts(found.hosts.begin(), found.hosts.end());
+  for (const Component& part : found.instead)
+    for (const int host : part.hosts) hosts.insert(table.host_names[static_cast<std::size_t>(host)]);
+  return {hosts.begin(), hosts.end()};
+}
+
+bool IsWithinAHost(const Component& part) {
+  return part.kind == Component::Kind::kInside || (part.kind == Component::Kind::kRanks && part.hosts.size() == 1);
 }
 
 // Which measurement decides.
 std::string MeasureText(const StepTable& table, const SlowLinks& found) {
   constexpr std::size_t kMostNamed = 16;
-  std::set<std::string> hosts;
-  bool inside = !found.parts.empty(), by_adapter = false;
-  for (const auto* parts : {&found.parts, &found.instead})
-    for (const Component& part : *parts) {
-      for (const int host : part.hosts) hosts.insert(table.host_names[static_cast<std::size_t>(host)]);
-      inside = inside && (part.kind == Component::Kind::kInside || (!part.rows.empty() && part.hosts.size() == 1));
-      by_adapter = by_adapter || part.rail >= 0;
-    }
-  if (hosts.empty()) hosts.insert(found.hosts.begin(), found.hosts.end());
-  const std::string names = SomeOf({hosts.begin(), hosts.end()}, kMostNamed, "hosts");
-  if (inside)
+  const std::vector<std::string> hosts = HostsInQuestion(table, found);
+  const std::string names = hosts.empty() ? "all hosts of the job" : SomeOf(hosts, kMostNamed, "hosts");
+  if (!found.parts.empty() && std::all_of(found.parts.begin(), found.parts.end(), IsWithinAHost))
     return fmt::format("measure within {} and within another host: `all_reduce_perf` of nccl-tests on their GPUs",
                        names);
-  std::string text =
-      "measure it: `ncclwatch doctor --active --only pair-bandwidth` under the launcher, one process on each of ";
-  text += hosts.empty() ? "the hosts of the job" : names;
-  if (hosts.size() == 1) text += " and two other hosts";
-  text += hosts.size() == 2 ? "" : "; one slow pair is that link, a host that is in all slow pairs is the cause itself";
-  if (by_adapter)
-    text += ". It measures by TCP: for an adapter that only NCCL uses run `sendrecv_perf` of nccl-tests on its GPU";
+  std::string text = fmt::format(
+      "measure between {}{}: `ncclwatch doctor --active --only pair-bandwidth` under the launcher, one process on each",
+      names, hosts.size() == 1 ? " and two other hosts" : "");
+  if (hosts.size() != 2)
+    text +=
+        ". If one pair is slow, it is the link between these two. If all pairs of one host are slow, it is that host";
+  if (found.rail)
+    text += ". doctor measures by TCP. For an adapter that only NCCL uses run `sendrecv_perf` of nccl-tests on its GPU";
   return text;
 }
 
