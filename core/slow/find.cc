@@ -43,7 +43,7 @@ bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::u
   });
 }
 
-// Who waits for slow data comes late to others, which wait in their turn.
+// Who waits for slow data comes late to others, which wait in their turn; sometimes by too little to be told alone.
 bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps) {
   return *straggler.share_lost < kLeastShareLost ||
          (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);

@@ -90,8 +90,8 @@ void AddInstead(const StepTable& table, const SlowLinks& found, Finding* finding
   std::vector<std::string> parts;
   for (const Component& one : found.instead) parts.push_back(PartText(table, one));
   if (parts.empty()) return;
-  finding->evidence.push_back(fmt::format("{} would make the same calls slow: communication {}",
-                                          parts.size() == 1 ? "something else" : "each of these, by itself,",
+  const char* const which = parts.size() == 1 ? "something else" : "each of these, by itself,";
+  finding->evidence.push_back(fmt::format("{} would make the same calls slow: communication {}", which,
                                           SomeOf(std::move(parts), kMostTold, "parts")));
 }
 

@@ -88,22 +88,26 @@ class TableMaker {
     SetRails();
   }
 
-  // Inspector does not tell a GPU's number; ranks of a host count upwards. Where some were not recorded, the others
-  // tell which, if each host has so many ranks in a row.
+  // Inspector does not tell a GPU's number; ranks of a host count upwards. Where one was not recorded, the others have
+  // the number of the ranks with which they share communicators of one rank a host.
   void SetRails() {
     std::vector<int> on_host(table_.host_names.size());
     for (const int host : table_.hosts) table_.rails.push_back(on_host[static_cast<std::size_t>(host)]++);
-    const auto [least, most] = std::minmax_element(on_host.begin(), on_host.end());
-    if (least == on_host.end() || *least == *most) return;
-    std::map<int, int> host_of_block;
-    bool in_a_row = true;
-    for (std::size_t row = 0; row < table_.ranks.size(); ++row) {
-      const auto [block, made] = host_of_block.emplace(table_.ranks[row] / *most, table_.hosts[row]);
-      in_a_row = in_a_row && ranks_.boxes[row].world_size > 0 && block->second == table_.hosts[row];
+    const auto most = std::max_element(on_host.begin(), on_host.end());
+    const auto lacks = [&](std::size_t row) { return on_host[static_cast<std::size_t>(table_.hosts[row])] < *most; };
+    std::map<std::size_t, std::set<int>> shared;  // numbers, by the rows whose own is not known
+    for (const auto& [key, joined] : joined_) {
+      std::set<int> hosts, rails;
+      for (const auto& [row, operations] : joined.members) {
+        hosts.insert(table_.hosts[row]);
+        if (!lacks(row)) rails.insert(table_.rails[row]);
+      }
+      if (hosts.size() < joined.members.size()) continue;
+      for (const auto& [row, operations] : joined.members)
+        if (lacks(row)) shared[row].insert(rails.begin(), rails.end());
     }
-    in_a_row = in_a_row && host_of_block.size() == on_host.size();
-    for (std::size_t row = 0; row < table_.ranks.size(); ++row)
-      table_.rails[row] = in_a_row ? table_.ranks[row] % *most : -1;
+    for (std::size_t row = 0; row < table_.rails.size(); ++row)
+      if (lacks(row)) table_.rails[row] = shared[row].size() == 1 ? *shared[row].begin() : -1;
   }
 
   // By the communicator in which most of the time goes, and which repeats itself.
