@@ -281,7 +281,11 @@ void World::ArriveMessage(int k, const Task& task) {
                             static_cast<std::uint64_t>(to);
   Pair& pair = pairs_[key];
   std::deque<Side>& sides = sends ? pair.sends : pair.receives;
-  sides.push_back({k, kernel.ready, BytesOf(task.op), task.op.stalls});
+  sides.push_back({.kernel = k,
+                   .ready = kernel.ready,
+                   .bytes = BytesOf(task.op),
+                   .over = task.op.stalls,
+                   .longer = task.op.longer});
   if (task.op.stalls) sides.back().kernel = -1;  // it never ends, nor does the other
   if (sends && !task.op.stalls && BytesOf(task.op) <= workload_.eager && pair.sends.size() < kSteps) {
     sides.back().over = true;
@@ -299,10 +303,11 @@ void World::EndMessages(int comm, int from, int to, Pair* pair) {
     pair->sends.pop_front();
     pair->receives.pop_front();
     const std::int64_t flight =
-        workload_.costs ? workload_.costs->NcclMessage(
-                              send.bytes, workload_.Stretch(comm, members.members[static_cast<std::size_t>(from)],
-                                                            members.members[static_cast<std::size_t>(to)]))
-                        : 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
+        workload_.costs
+            ? workload_.costs->NcclMessage(
+                  send.bytes, send.longer * workload_.Stretch(comm, members.members[static_cast<std::size_t>(from)],
+                                                              members.members[static_cast<std::size_t>(to)]))
+            : 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
     const std::int64_t ends = std::max(send.ready, receive.ready) + flight;
     if (send.kernel < 0 || receive.kernel < 0 || ends > stop) continue;
     // The side that moves more waits for the rest; a rest that fits into the buffers does not hold up a send.

@@ -177,6 +177,7 @@ class World {
     std::uint64_t bytes = 0;
     bool over = false;
     bool synchronous = false;
+    double longer = 1;  // Op::longer
   };
   struct Pair {
     std::deque<Side> sends, receives;

@@ -18,8 +18,9 @@ namespace {
 
 namespace inspector = import::inspector;
 
-// Where steps are only as long as their calls, a rank that is late by little may hold nobody up.
-constexpr double kLeastShareOfCalls = 0.2;
+// Where steps are only as long as their calls, a rank that is late by little, or data that take a little longer, may
+// hold nobody up.
+constexpr double kLeastShareOfCalls = 0.1;
 
 // Kernels that last longer show who waits; why another rank comes late, nothing in this recording tells.
 std::vector<diagnosis::Finding> FindingsOf(const diagnosis::View& view, const inspector::Job& job,

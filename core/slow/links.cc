@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -17,10 +18,20 @@ namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
 constexpr double kLeastError = 0.01;              // of the time, that each level has
+constexpr double kLeastRise_ns = 50'000;          // of a call: less is how kernels are launched
 constexpr std::size_t kFewestStepsOfALevel = 10;  // that it lasts: it need not stay for less
 constexpr std::size_t kFewestAlike = 4;           // transfers that tell what is usual
 constexpr double kMuchLess = 4;                   // times
 constexpr std::size_t kOneLinkOnset_steps = 10;   // and a tenth of all: as far apart a fault seems to begin
+
+// Of the middle half: finer than a median where durations are told in coarse units.
+double MiddleMean(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const auto quarter = static_cast<std::ptrdiff_t>(values.size() / 4);
+  const auto begin = values.begin() + quarter, end = values.end() - quarter;
+  return std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
+}
 
 double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) {
   std::vector<double> steps;
@@ -30,7 +41,7 @@ double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) 
       if (row[step].duration_ns > 0) ranks.push_back(static_cast<double>(row[step].duration_ns));
     if (!ranks.empty()) steps.push_back(Median(std::move(ranks)));
   }
-  return Median(std::move(steps));
+  return MiddleMean(std::move(steps));
 }
 
 // What became of one series of transfers.
@@ -69,7 +80,7 @@ Level TimesLevel(const Times& times, double least_loss) {
   const double then = Median(before), now = Median(after);
   const double error = Together(ErrorOf(before, then), ErrorOf(after, now));
   level.errors = (now - then) / std::max(error, kLeastError * then);
-  level.rose = 1 - then / now > least_loss && level.errors >= kStandardErrors;
+  level.rose = 1 - then / now > least_loss && level.errors >= kStandardErrors && now - then >= kLeastRise_ns;
   if (!level.rose) return level;
   level.before_ns = then;
   level.after_ns = now;

@@ -258,11 +258,16 @@ class Tomography {
     return std::nullopt;
   }
 
+  // Smaller parts, and of larger ones those of one or two hosts.
   SlowParts WithOthers(const Candidate& chosen) const {
     SlowParts explanation{{chosen.component}, {}};
-    for (const Candidate& other : candidates_)
-      if (&other != &chosen && other.count == slow_.size() && other.component.kind < chosen.component.kind)
+    for (const Candidate& other : candidates_) {
+      if (&other == &chosen || other.count != slow_.size()) continue;
+      if (other.component.kind < chosen.component.kind || (other.surely && other.component.kind <= Kind::kHost))
         explanation.instead.push_back(other.component);
+    }
+    std::stable_sort(explanation.instead.begin(), explanation.instead.end(),
+                     [](const Component& a, const Component& b) { return a.kind < b.kind; });
     return explanation;
   }
 

@@ -51,6 +51,8 @@ def inspector_slow_switch(bench):
         check(0.28 < finding["share_lost"] < 0.45, f"0.41 s of 1.09 s: {finding['share_lost']}")
         check(abs(finding["effect"]["change"] - (17 / 42 - 1)) < 0.05, f"42 to 17: {finding['effect']}")
         check(finding["certainty"] != "certain", "slowness is never certain")
+        check("node08 and node09" in " ".join(finding["evidence"]), f"one pair could be it: {finding['evidence']}")
+        check(all(host in finding["next_steps"][0] for host in hosts), f"which to measure: {finding['next_steps']}")
     check_equal((said["coverage"]["watched"], len(said["job"]["hosts"])), (256, 32), "who was seen")
 
 
@@ -153,3 +155,33 @@ def inspector_part_of_a_job(bench):
         check_equal([one["culprits"] for one in said["findings"]], culprits, "findings")
         check_equal(said["coverage"]["unseen_ranks"], [3, 7], "who is missing")
         check("operations not all ranks were recorded" in " ".join(said["notes"]), said["notes"])
+
+
+@bench_case
+def inspector_missing_files_and_clocks(bench):
+    """An adapter, though another rank left no file, and its host's clock is an hour ahead."""
+    job, ranks, hosts = inspector.train_on_parts("nic", 2, hosts=8, gpus=2, leaf=4)
+    host, gpu = divmod(ranks[0], 2)
+    missing = (host + 4) % 8 * 2 + 1 - gpu
+    folder = job.write(bench.sandbox.fresh("incomplete"), missing=[missing], ahead_s={host: 3600})
+    said, _ = diagnose(bench, folder, 1)
+    check(part_is_right(said, "nic", ranks, hosts), f"wanted {ranks} {hosts}, got {said['findings']}")
+    check_equal(said["coverage"]["unseen_ranks"], [missing], "the missing one is reported")
+
+
+@bench_case
+def inspector_straggler_among_experts(bench):
+    hosts, gpus, late_rank = 8, 2, 5
+    job = inspector.Model(hosts, gpus, inspector.leaves(hosts, gpus, leaf=4))
+    job.collective("world", "Broadcast", 1 << 20, 0.001)
+    for step in range(60):
+        for rank in range(job.ranks):
+            job.compute(rank, 0.3 * (1.3 if rank == late_rank and step >= 25 else 1))
+        for group in range(2):
+            for gpu in range(gpus):
+                job.exchange(f"inner{group}.{gpu}", 1 << 21, 0.05)
+        for place in range(4):
+            for gpu in range(gpus):
+                job.collective(f"outer{place}.{gpu}", "AllReduce", 1 << 27, 0.05)
+    said, _ = diagnose(bench, job.write(bench.sandbox.fresh("experts")), 1)
+    check_equal([(one["kind"], one["culprits"]) for one in said["findings"]], [("straggler", [late_rank])], "findings")

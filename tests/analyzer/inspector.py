@@ -46,17 +46,35 @@ class Model:
                                      ranks.index(peer)))
             self.now[rank] = end
 
-    def write(self, folder, every_s=1.0, version="2.29", verbose=False, compress=False, host_name="node{:02}"):
-        """`every_s`: the interval of the dump thread; None: all is written at the end."""
+    def exchange(self, communicator, size, seconds):
+        """All send to all at once, as experts do."""
+        ranks = self.communicators[communicator]
+        end = max(self.now[rank] for rank in ranks) + seconds * self.random.uniform(0.97, 1.03)
+        for rank in ranks:
+            for peer in ranks:
+                for operation in ("Send", "Recv") if peer != rank else ():
+                    self.numbers[(communicator, rank)] = number = self.numbers.get((communicator, rank), 0) + 1
+                    self.lines[rank].append((end, self.now[rank], communicator, ranks.index(rank), operation, number, size,
+                                             ranks.index(peer)))
+        for rank in ranks:
+            self.now[rank] = end
+
+    def write(self, folder, every_s=1.0, version="2.29", verbose=False, compress=False, host_name="node{:02}", missing=(),
+              ahead_s=None):
+        """`every_s`: the interval of the dump thread; None: all is written at the end. `missing`: ranks without a file;
+        `ahead_s`: clocks, by host."""
         os.makedirs(folder, exist_ok=True)
         last = max(self.now)
         for rank, lines in enumerate(self.lines):
+            if rank in missing:
+                continue
+            ahead = (ahead_s or {}).get(self.host_of(rank), 0)
             host = host_name.format(self.host_of(rank))
             text = []
             written = None
             for place, line in enumerate(sorted(lines, key=lambda one: (flush(one[0], every_s, last), one[2]))):
                 at = flush(line[0], every_s, last)
-                text.append(self.line(line, host, 1000 + rank, at, place, version, verbose))
+                text.append(self.line(line, host, 1000 + rank, at + ahead, place, version, verbose))
                 written = at
             name = os.path.join(folder, f"{host}-pid{1000 + rank}.log")
             with (gzip.open(name + ".gz", "wt") if compress else open(name, "w")) as file:

@@ -3,26 +3,27 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "analyzer/import/inspector/clocks.h"
+#include "analyzer/import/inspector/instants.h"
+#include "analyzer/import/inspector/joined.h"
+#include "analyzer/import/inspector/messages.h"
 #include "analyzer/import/inspector/operation.h"
+#include "analyzer/import/inspector/ranks.h"
 #include "analyzer/import/inspector/read.h"
 #include "core/reader/box.h"
 #include "core/slow/robust.h"
 #include "core/steps/step_count.h"
 #include "ncclwatch/format/fingerprint.h"
-#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 namespace {
@@ -31,200 +32,7 @@ using diagnosis::StepPart;
 using diagnosis::StepTable;
 using diagnosis::StepTransfers;
 
-// Which job rank each process is: its rank in the communicator of all of them.
-
-struct Ranks {
-  std::vector<reader::BoxImage> boxes;   // by rank
-  std::map<Member, std::size_t> row_of;  // index into them; members that no one rank can be told for are missing
-  std::vector<std::string> notes;
-};
-
-using Process = std::pair<std::string, std::uint32_t>;  // host and pid
-
-struct World {
-  std::map<Process, std::vector<const Member*>> members;  // of each process
-  std::int32_t size = 0;
-};
-
-// The communicator of all processes, which several may be. None: there is no such one.
-std::optional<World> FindWorld(const Recording& recording, std::size_t processes) {
-  std::map<std::pair<std::string, std::int32_t>, World> communicators;
-  for (const auto& [member, operations] : recording.operations) {
-    World& one = communicators[{member.communicator, member.size}];
-    one.size = member.size;
-    one.members[{member.host, member.pid}].push_back(&member);
-  }
-  std::optional<World> best;
-  for (auto& [key, one] : communicators)
-    if (one.members.size() == processes && (!best || one.size > best->size)) best = std::move(one);
-  return best;
-}
-
-reader::BoxImage BoxOf(const Process& process, int rank) {
-  reader::BoxImage box;
-  box.path = fmt::format("{}-pid{}", process.first, process.second);
-  box.host = process.first;
-  box.boot_id = process.first;  // stands for the node: none is told
-  box.pid = process.second;
-  box.rank = rank;
-  box.dump = true;
-  return box;
-}
-
-// As many boxes as ranks; of a process that holds several ranks one for each.
-void AddRanksOfWorld(const World& world, Ranks* ranks) {
-  std::vector<std::tuple<int, Process, const Member*>> all;
-  bool several = false;
-  for (const auto& [process, members] : world.members) {
-    several = several || members.size() > 1;
-    for (const Member* const member : members) all.emplace_back(member->rank, process, member);
-  }
-  std::sort(all.begin(), all.end());
-  for (const auto& [rank, process, member] : all) {
-    ranks->row_of[*member] = ranks->boxes.size();
-    ranks->boxes.push_back(BoxOf(process, rank));
-    ranks->boxes.back().world_size = world.size;
-  }
-  if (several)
-    ranks->notes.push_back(
-        "processes hold several ranks: only the communicator of all ranks is looked at, since nothing says which rank "
-        "of "
-        "a process is a member of the others");
-}
-
-void AddNumberedProcesses(const std::set<Process>& processes, Ranks* ranks) {
-  int number = 0;
-  for (const Process& process : processes) ranks->boxes.push_back(BoxOf(process, number++));
-  ranks->notes.push_back(
-      "no communicator of all processes was recorded, so job ranks are not known: processes are numbered by host and "
-      "pid");
-}
-
-// Of processes that are one rank each.
-void AddOtherMembers(const Recording& recording, Ranks* ranks) {
-  std::map<Process, std::vector<std::size_t>> rows;
-  for (std::size_t row = 0; row < ranks->boxes.size(); ++row)
-    rows[{ranks->boxes[row].host, ranks->boxes[row].pid}].push_back(row);
-  for (const auto& [member, operations] : recording.operations) {
-    const std::vector<std::size_t>& own = rows[{member.host, member.pid}];
-    if (own.size() == 1) ranks->row_of.try_emplace(member, own.front());
-  }
-}
-
-// "0x7f8c496ae9f661" as a number; of other text its hash.
-std::uint64_t IdentityOf(const std::string& communicator) {
-  std::uint64_t number = 0;
-  const std::size_t digits = communicator.starts_with("0x") ? 2 : 0;
-  const char* const end = communicator.data() + communicator.size();
-  const auto [stop, error] = std::from_chars(communicator.data() + digits, end, number, 16);
-  if (error == std::errc() && stop == end) return number;
-  for (const char letter : communicator) number = format::Mix(number, static_cast<unsigned char>(letter));
-  return number;
-}
-
-void AddCommunicators(const Recording& recording, Ranks* ranks) {
-  for (const auto& [member, row] : ranks->row_of) {
-    reader::Communicator one;
-    one.index = static_cast<std::uint32_t>(ranks->boxes[row].communicators.size());
-    one.id = IdentityOf(member.communicator);
-    one.rank = static_cast<std::uint32_t>(member.rank);
-    one.size = static_cast<std::uint32_t>(member.size);
-    one.label = member.label;
-    one.state = format::CommunicatorState::kReady;
-    ranks->boxes[row].communicators.push_back(std::move(one));
-    reader::BoxImage& box = ranks->boxes[row];
-    for (const Operation& operation : recording.operations.at(member))
-      box.heartbeat_ns = std::max(box.heartbeat_ns, operation.written_ns);
-  }
-}
-
-Ranks FindRanks(const Recording& recording) {
-  std::set<Process> processes;
-  for (const auto& [member, operations] : recording.operations) processes.emplace(member.host, member.pid);
-  Ranks ranks;
-  if (const auto world = FindWorld(recording, processes.size()))
-    AddRanksOfWorld(*world, &ranks);
-  else
-    AddNumberedProcesses(processes, &ranks);
-  AddOtherMembers(recording, &ranks);
-  AddCommunicators(recording, &ranks);
-  return ranks;
-}
-
-// When the operations of one member were made, as well as its lines tell.
-
-enum class Timing {
-  kCalled,   // each line says it (NCCL_INSPECTOR_DUMP_VERBOSE)
-  kWritten,  // lines were written again and again, and say when
-  kNone,     // all was written at once, or at a few moments: only the order is known
-};
-
-constexpr std::int64_t kOneFlush_ns = 2'000'000;  // what is written within that time was written together
-constexpr std::size_t kFewestFlushes = 10;        // that tell how fast a job goes on
-
-struct Flush {
-  std::size_t begin = 0;
-  std::int64_t at_ns = 0;
-};
-
-std::vector<Flush> FlushesOf(const std::vector<Operation>& operations) {
-  std::vector<Flush> flushes;
-  for (std::size_t i = 0; i < operations.size(); ++i)
-    if (flushes.empty() || operations[i].written_ns - flushes.back().at_ns > kOneFlush_ns)
-      flushes.push_back({i, operations[i].written_ns});
-  return flushes;
-}
-
-// Evenly over (from, to].
-void Spread(std::size_t begin, std::size_t end, std::int64_t from, std::int64_t to, std::vector<std::int64_t>* at_ns) {
-  for (std::size_t i = begin; i < end; ++i) {
-    const double share = static_cast<double>(i - begin + 1) / static_cast<double>(end - begin);
-    (*at_ns)[i] = from + static_cast<std::int64_t>(static_cast<double>(to - from) * share);
-  }
-}
-
-Timing TimingOf(const std::vector<Operation>& operations) {
-  const auto called = [](const Operation& one) { return one.called_ns > 0; };
-  const auto earlier = [](const Operation& a, const Operation& b) { return a.called_ns < b.called_ns; };
-  if (std::all_of(operations.begin(), operations.end(), called) &&
-      std::is_sorted(operations.begin(), operations.end(), earlier))
-    return Timing::kCalled;
-  const std::vector<Flush> flushes = FlushesOf(operations);
-  std::int64_t in_kernels_ns = 0;
-  for (const Operation& one : operations) in_kernels_ns += one.kernel_ns;
-  // One long flush looks like many; but no job is in kernels for longer than it runs.
-  const bool tell = flushes.size() >= kFewestFlushes && flushes.back().at_ns - flushes.front().at_ns > in_kernels_ns;
-  return tell ? Timing::kWritten : Timing::kNone;
-}
-
-// Of each, ascending; in CLOCK_REALTIME, and of kNone as parts of a second: the operations spread evenly over it.
-std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, Timing timing) {
-  std::vector<std::int64_t> at_ns(operations.size());
-  if (timing == Timing::kCalled) {
-    std::transform(operations.begin(), operations.end(), at_ns.begin(), [](const auto& one) { return one.called_ns; });
-  } else if (timing == Timing::kNone) {
-    Spread(0, operations.size(), 0, kSecond, &at_ns);
-  } else {
-    const std::vector<Flush> flushes = FlushesOf(operations);
-    std::int64_t from =
-        flushes.empty() ? 0 : 2 * flushes.front().at_ns - flushes[std::min<std::size_t>(1, flushes.size() - 1)].at_ns;
-    for (std::size_t i = 0; i < flushes.size(); ++i) {
-      const std::size_t end = i + 1 < flushes.size() ? flushes[i + 1].begin : operations.size();
-      Spread(flushes[i].begin, end, from, flushes[i].at_ns, &at_ns);
-      from = flushes[i].at_ns;
-    }
-  }
-  return at_ns;
-}
-
 constexpr std::size_t kSmoothedSteps = 5;  // on either side
-
-struct Joined {  // a communicator, of which all members that were recorded
-  std::int32_t size = 0;
-  std::map<std::size_t, const std::vector<Operation>*> members;  // by row of the table
-  std::map<std::int32_t, std::size_t> row_of;                    // by rank in it
-  const std::vector<Operation>& first() const { return *members.begin()->second; }
-};
 
 // What one operation of a communicator is called by all of its ranks.
 using Call = std::pair<functions::Function, std::uint64_t>;  // and its number
@@ -251,11 +59,10 @@ class TableMaker {
       joined.members[row->second] = &operations;
       joined.row_of[member.rank] = row->second;
     }
-    for (const auto& [key, joined] : joined_)
-      for (const auto& [row, operations] : joined.members)
-        for (const Operation& one : *operations)
-          if (const auto peer = joined.row_of.find(one.peer); one.is_message && peer != joined.row_of.end())
-            messages_.insert(std::minmax(row, peer->second));
+    for (const auto& [key, joined] : joined_) {
+      const Messages& messages = messages_.emplace(&joined, joined).first->second;
+      if (!messages.is_exchange()) chains_.merge(messages.Pairs());
+    }
   }
 
   StepTable Make() {
@@ -281,12 +88,26 @@ class TableMaker {
     SetRails();
   }
 
-  // Inspector does not tell a GPU's number; ranks of a host count upwards, if no host lacks one.
+  // Inspector does not tell a GPU's number; ranks of a host count upwards. Where one was not recorded, the others have
+  // the number of the ranks with which they share communicators of one rank a host.
   void SetRails() {
     std::vector<int> on_host(table_.host_names.size());
     for (const int host : table_.hosts) table_.rails.push_back(on_host[static_cast<std::size_t>(host)]++);
-    const auto [least, most] = std::minmax_element(on_host.begin(), on_host.end());
-    if (least != on_host.end() && *least != *most) table_.rails.assign(table_.rails.size(), -1);
+    const auto most = std::max_element(on_host.begin(), on_host.end());
+    const auto lacks = [&](std::size_t row) { return on_host[static_cast<std::size_t>(table_.hosts[row])] < *most; };
+    std::map<std::size_t, std::set<int>> shared;  // numbers, by the rows whose own is not known
+    for (const auto& [key, joined] : joined_) {
+      std::set<int> hosts, rails;
+      for (const auto& [row, operations] : joined.members) {
+        hosts.insert(table_.hosts[row]);
+        if (!lacks(row)) rails.insert(table_.rails[row]);
+      }
+      if (hosts.size() < joined.members.size()) continue;
+      for (const auto& [row, operations] : joined.members)
+        if (lacks(row)) shared[row].insert(rails.begin(), rails.end());
+    }
+    for (std::size_t row = 0; row < table_.rails.size(); ++row)
+      if (lacks(row)) table_.rails[row] = shared[row].size() == 1 ? *shared[row].begin() : -1;
   }
 
   // By the communicator in which most of the time goes, and which repeats itself.
@@ -296,7 +117,10 @@ class TableMaker {
     std::stable_sort(by_time.begin(), by_time.end(),
                      [](const auto* a, const auto* b) { return TimeIn(a->first()) > TimeIn(b->first()); });
     for (const Joined* const joined : by_time)
-      if (SetStepsBy(joined->first())) return true;
+      if (SetStepsBy(joined->first())) {
+        ahead_ns_ = ClocksAhead(by_time, table_.hosts, table_.hosts[joined->members.begin()->first], timing_);
+        return true;
+      }
     return false;
   }
 
@@ -323,8 +147,9 @@ class TableMaker {
     return true;
   }
 
-  // None: before the first step, or after the last whole one.
-  std::optional<std::size_t> StepAt(std::int64_t at_ns) const {
+  // On the clock of that row. None: before the first step, or after the last whole one.
+  std::optional<std::size_t> StepAt(std::size_t row, std::int64_t at_ns) const {
+    at_ns -= ahead_ns_[static_cast<std::size_t>(table_.hosts[row])];
     const auto after = std::upper_bound(begins_.begin(), begins_.end(), at_ns);
     if (after == begins_.begin() || after == begins_.end()) return std::nullopt;
     return static_cast<std::size_t>(after - begins_.begin()) - 1;
@@ -333,7 +158,7 @@ class TableMaker {
   // Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
   // who comes last says nothing.
   bool IsChained(const Joined& joined) const {
-    return std::any_of(messages_.begin(), messages_.end(), [&](const auto& pair) {
+    return std::any_of(chains_.begin(), chains_.end(), [&](const auto& pair) {
       return joined.members.contains(pair.first) && joined.members.contains(pair.second);
     });
   }
@@ -342,7 +167,7 @@ class TableMaker {
     const std::vector<std::int64_t> at_ns = InstantsOf(joined.first(), timing_);
     std::unordered_map<Call, std::size_t, CallHash> step_of;
     for (std::size_t i = 0; i < at_ns.size(); ++i)
-      if (const auto step = StepAt(at_ns[i]); step && !joined.first()[i].is_message)
+      if (const auto step = StepAt(joined.members.begin()->first, at_ns[i]); step && !joined.first()[i].is_message)
         step_of[{joined.first()[i].function, joined.first()[i].number}] = *step;
 
     struct Arrivals {
@@ -381,8 +206,11 @@ class TableMaker {
                 [](const auto& a, const auto& b) { return std::pair(a.step, a.ns) < std::pair(b.step, b.ns); });
       if (joined.size > 1) table_.transfers.push_back(std::move(alike));
     }
+    for (const Exchange& exchange : messages_.at(&joined).Exchanges(timing_))
+      if (const auto step = StepAt(exchange.arrivals.front().first, exchange.at_ns))
+        AddMeeting(exchange.arrivals, *step, chained, nullptr, &peers);
     if (joined.size > 1) table_.peers.push_back(std::move(peers));
-    AddMessages(joined);
+    AddMessages(messages_.at(&joined));
   }
 
   // The last one to come is in its kernel for the shortest time: it waits for nobody. That is how long the data take,
@@ -405,46 +233,24 @@ class TableMaker {
     }
   }
 
-  // The n-th send of one rank to another meets the n-th receive there, as long as none is missing.
-  void AddMessages(const Joined& joined) {
-    struct Side {
-      std::vector<const Operation*> operations;
-      std::vector<std::int64_t> at_ns;
-    };
-    std::map<std::pair<std::size_t, std::size_t>, std::pair<Side, Side>> pairs;  // sends and receives
-    for (const auto& [row, operations] : joined.members) {
-      const std::vector<std::int64_t> at_ns = InstantsOf(*operations, timing_);
-      for (std::size_t i = 0; i < operations->size(); ++i) {
-        const Operation& one = (*operations)[i];
-        const auto peer = joined.row_of.find(one.peer);
-        if (!one.is_message || peer == joined.row_of.end() || peer->second == row) continue;
-        const bool sends = one.function == functions::Function::ncclSend;
-        auto& pair = pairs[sends ? std::pair(row, peer->second) : std::pair(peer->second, row)];
-        Side& side = sends ? pair.first : pair.second;
-        side.operations.push_back(&one);
-        side.at_ns.push_back(at_ns[i]);
-      }
-    }
+  void AddMessages(const Messages& messages) {
     std::map<std::pair<std::vector<std::size_t>, std::uint64_t>, StepTransfers> transfers;
-    for (const auto& [ends, sides] : pairs) {
-      const auto& [sends, receives] = sides;
-      if (sends.operations.size() != receives.operations.size()) {
-        incomplete_ += std::max(sends.operations.size(), receives.operations.size());
-        continue;
-      }
-      for (std::size_t i = 0; i < sends.operations.size(); ++i) {
-        const auto step = StepAt(sends.at_ns[i]);
-        const Operation &send = *sends.operations[i], &receive = *receives.operations[i];
-        if (!step) continue;
-        std::vector<std::size_t> rows{std::min(ends.first, ends.second), std::max(ends.first, ends.second)};
-        StepTransfers& alike = transfers[{rows, send.bytes}];
-        alike.function = functions::Function::ncclSend;
-        alike.bytes = send.bytes;
-        alike.rows = rows;
-        alike.is_message = true;
-        ++alike.calls;
-        if (const std::int64_t ns = std::min(send.kernel_ns, receive.kernel_ns); ns > 0 && send.bytes == receive.bytes)
-          alike.times.push_back({*step, ns});
+    for (const Message& one : messages.Matched(timing_, &incomplete_)) {
+      const auto step = StepAt(one.from, one.at_ns);
+      if (!step) continue;
+      StepTransfers& alike = transfers[{{std::min(one.from, one.to), std::max(one.from, one.to)}, one.send->bytes}];
+      alike.function = functions::Function::ncclSend;
+      alike.bytes = one.send->bytes;
+      alike.rows = {std::min(one.from, one.to), std::max(one.from, one.to)};
+      alike.is_message = true;
+      ++alike.calls;
+      const std::int64_t ns = std::min(one.send->kernel_ns, one.receive->kernel_ns);
+      if (ns <= 0 || one.send->bytes != one.receive->bytes) continue;
+      alike.times.push_back({*step, ns});
+      if (timed() || messages.is_exchange()) continue;
+      for (const auto& [row, side] : {std::pair(one.from, one.send), std::pair(one.to, one.receive)}) {
+        table_.parts[row][*step].exposed_ns += ns;
+        table_.parts[row][*step].wait_ns += side->kernel_ns - ns;
       }
     }
     for (auto& [key, alike] : transfers) {
@@ -471,8 +277,10 @@ class TableMaker {
 
   const Ranks& ranks_;
   std::map<std::pair<std::string, std::int32_t>, Joined> joined_;
-  std::set<std::pair<std::size_t, std::size_t>> messages_;  // rows
-  std::vector<std::int64_t> begins_;                        // of the steps, and the end of the last one
+  std::map<const Joined*, Messages> messages_;
+  std::set<std::pair<std::size_t, std::size_t>> chains_;  // rows that wait for messages of one another
+  std::vector<std::int64_t> begins_;                      // of the steps, and the end of the last one
+  std::vector<std::int64_t> ahead_ns_;                    // clocks, by host
   Timing timing_ = Timing::kNone;
   std::size_t incomplete_ = 0;
   StepTable table_;

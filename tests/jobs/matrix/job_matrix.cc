@@ -18,6 +18,9 @@ constexpr char kUsage[] =
     "job_matrix slow    [--fault A,B] [--ranks 8,64] [--seeds 5] [--first 1] [--show]   what slows a job, and from "
     "which "
     "step on\n"
+    "job_matrix parts   [--fault A,B] [--ranks 64] [--seeds 5] [--first 1] [--least 96]   slow parts of the machine "
+    "from "
+    "boxes, live, and from lines of NCCL Inspector\n"
     "job_matrix quiet   [--hours 20] [--ranks 8,16] [--first 1] [--most 1]   hours of healthy jobs, looked at live\n"
     "job_matrix loops   [--seeds 5] [--first 1] [--least 99]   where steps begin\n"
     "job_matrix scale   [--ranks 1024,2048,4096] [--records 2048] [--topology T] [--fault F] [--dir D] [--limit-gib "
@@ -36,6 +39,7 @@ int main(int argc, char** argv) {
   if (mode == "sifted") return RunSifted(options);
   if (mode == "peers") return RunPeers(options);
   if (mode == "slow") return RunSlow(options);
+  if (mode == "parts") return RunParts(options);
   if (mode == "quiet") return RunQuiet(options);
   if (mode == "loops") return RunLoops(options);
   if (mode == "scale") return RunScale(options, argv[0]);

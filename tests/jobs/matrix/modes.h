@@ -17,6 +17,8 @@ int RunPeers(const Options& options);
 int RunSifted(const Options& options);
 // Slow jobs: precision, recall and the step of what slows each.
 int RunSlow(const Options& options);
+// Slow parts of the machine: the same answer from boxes, live, and from lines of NCCL Inspector.
+int RunParts(const Options& options);
 // Hours of healthy jobs as a leader looks at them: how often it would say something.
 int RunQuiet(const Options& options);
 // The loops that people write: where their steps begin.

@@ -8,35 +8,13 @@
 #include <utility>
 
 #include "simulation/chance.h"
-#include "tests/jobs/simulator/slow_plan.h"
+#include "tests/jobs/simulator/slow_draft.h"
 #include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {
 namespace {
 
 constexpr int kSlowSteps = 200;
-
-struct SlowDraft {
-  SlowPlan plan;
-  SlowTruth truth;
-  int ranks = 8, per_node = 8;
-  std::uint32_t times_every = 1;
-  Dice dice{1, 1};
-
-  int AnyRank() { return dice.Below(ranks); }
-  // So that 30 steps at least are before it and 60 after it.
-  int AnyOnset() { return 30 + dice.Below(plan.steps - 90); }
-  double Share(double low, double high) { return low + (high - low) * dice.Unit(); }
-  void Answer(const char* kind, std::vector<int> culprits, int onset) {
-    truth.answers.push_back({{kind}, std::move(culprits), onset});
-  }
-};
-
-using Compute = std::function<double(int, int)>;
-
-Compute OneRank(int slow, int from, double by) {
-  return [=](int rank, int step) { return rank == slow && step >= from ? 1 + by : 1.0; };
-}
 
 // Any layout in which no rank has to wait for messages of another.
 void AnyLayout(SlowDraft* draft) {
@@ -152,7 +130,7 @@ void PlantTwo(SlowDraft* draft) {
   const int first = 30 + draft->dice.Below(30), second = first + 40 + draft->dice.Below(30);
   const int rank = draft->AnyRank(), other = (rank + 1 + draft->dice.Below(draft->ranks - 1)) % draft->ranks;
   const double by = draft->Share(0.1, 0.3), also = draft->Share(0.1, 0.3);
-  const Compute one = OneRank(rank, first, by), two = OneRank(other, second, also);
+  const auto one = OneRank(rank, first, by), two = OneRank(other, second, also);
   draft->plan.compute = [=](int r, int step) { return one(r, step) * two(r, step); };
   draft->Answer("straggler", {rank}, first);
   draft->Answer("straggler", {other}, second);
@@ -170,45 +148,6 @@ void PlantChronic(SlowDraft* draft) {
   draft->plan.compute = OneRank(rank, 0, 0.01);
   draft->Answer("straggler", {rank}, -1);
   draft->truth.story = fmt::format("rank {} takes 1 % longer all the time", rank);
-}
-
-// The hosts behind one switch.
-std::vector<int> Behind(const SlowDraft& draft, int leaf) {
-  const int size = draft.plan.leaf_nodes * draft.per_node;
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), leaf * size);
-  return ranks;
-}
-
-void SlowLeaf(SlowDraft* draft, int leaf, int onset, double longer) {
-  SlowPlan& plan = draft->plan;
-  plan.layout = Layout::kLeaves;
-  plan.bucket_share = 0.4;
-  draft->times_every = std::min(draft->times_every, 2u);  // ten timed calls tell a level
-  const int size = plan.leaf_nodes * draft->per_node;
-  plan.link = [=](const Comm& comm, int, int step) {
-    return comm.label == "leaf" && comm.members.front() / size == leaf && step >= onset ? longer : 1.0;
-  };
-}
-
-void PlantSwitch(SlowDraft* draft) {
-  const int leaf = draft->dice.Below(draft->ranks / draft->per_node / draft->plan.leaf_nodes),
-            onset = draft->AnyOnset();
-  SlowLeaf(draft, leaf, onset, 42.0 / 17.0);
-  draft->Answer("slow_communication", Behind(*draft, leaf), onset);
-  draft->truth.story = fmt::format("behind leaf switch {} data take 42/17 times as long from step {} on", leaf, onset);
-}
-
-void PlantStragglerAndSwitch(SlowDraft* draft) {
-  const int first = 30 + draft->dice.Below(30), second = first + 40 + draft->dice.Below(30);
-  const int leaf = draft->dice.Below(draft->ranks / draft->per_node / draft->plan.leaf_nodes), rank = draft->AnyRank();
-  const bool link_first = draft->dice.OneIn(2);
-  SlowLeaf(draft, leaf, link_first ? first : second, 2.5);
-  draft->plan.compute = OneRank(rank, link_first ? second : first, 0.3);
-  draft->Answer("straggler", {rank}, link_first ? second : first);
-  draft->Answer("slow_communication", Behind(*draft, leaf), link_first ? first : second);
-  if (link_first) std::swap(draft->truth.answers[0], draft->truth.answers[1]);
-  draft->truth.story = fmt::format("rank {} and leaf switch {}, from steps {} and {} on", rank, leaf, first, second);
 }
 
 void PlantAllSlower(SlowDraft* draft) {
@@ -241,6 +180,10 @@ constexpr SlowFault kFaults[] = {
     {"straggler_and_switch", PlantStragglerAndSwitch, 4},
     {"chronic", PlantChronic},
     {"switch", PlantSwitch, 4},
+    {"nic", PlantAdapter, 4},
+    {"pair", PlantPairOfHosts, 4},
+    {"whole_switch", PlantWholeSwitch, 4},
+    {"network", PlantNetwork, 4},
     {"all_slower", PlantAllSlower},
 };
 
@@ -250,17 +193,18 @@ const SlowFault* SlowFaultOf(const std::string& name) {
   return nullptr;
 }
 
+int NodeSize(int ranks) { return ranks <= 16 ? 4 : 8; }
+
 SlowDraft BeginDraft(int ranks, std::uint64_t seed) {
   SlowDraft draft;
   draft.ranks = ranks;
-  draft.per_node = ranks <= 16 ? 4 : 8;
+  draft.per_node = NodeSize(ranks);
   draft.dice = Dice(seed, 0x510b);
   SlowPlan& plan = draft.plan;
   plan.seed = seed;
   plan.steps = kSlowSteps;
   plan.per_group = draft.per_node;
-  plan.leaf_nodes = std::max(1, ranks / draft.per_node / 4);
-  if (ranks / draft.per_node >= 4) plan.leaf_nodes = std::max(2, plan.leaf_nodes);
+  plan.leaf_nodes = LeafNodes(ranks);
   plan.step_s = draft.Share(0.2, 6);
   constexpr std::uint32_t kEvery[] = {1, 1, 2, 4};
   draft.times_every = draft.dice.Of(kEvery, 4);
@@ -277,6 +221,11 @@ void Run(const SlowDraft& draft, Generated* made) {
 }
 
 }  // namespace
+
+int LeafNodes(int ranks) {
+  const int nodes = ranks / NodeSize(ranks);
+  return nodes >= 4 ? std::max(2, nodes / 4) : 1;
+}
 
 const std::vector<std::string>& SlowFaults() {
   static const std::vector<std::string> names = [] {

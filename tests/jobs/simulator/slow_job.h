@@ -30,6 +30,8 @@ struct SlowTruth {
 
 const std::vector<std::string>& SlowFaults();
 
+int LeafNodes(int ranks);  // how many nodes are behind one leaf switch
+
 // The job, run to its end. False: this fault needs more ranks.
 bool GenerateSlow(const SlowShape& shape, Generated* made, SlowTruth* truth);
 

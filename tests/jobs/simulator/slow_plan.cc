@@ -35,6 +35,10 @@ class SlowTopology : public Topology {
       case Layout::kExperts: Experts(rank, step, &slice, &writer); break;
       case Layout::kLeaves: Leaves(rank, step, &slice, &writer); break;
       case Layout::kPipeline: Pipeline(rank, step, &slice, &writer); break;
+      case Layout::kNeighbours:
+        Neighbours(rank, step, &writer);
+        Leaves(rank, step, &slice, &writer);
+        break;
     }
   }
 
@@ -61,7 +65,7 @@ class SlowTopology : public Topology {
   void Put(int comm, int step, std::uint64_t count, std::uint8_t stream, int* slice, Writer* writer) const {
     const auto at = static_cast<std::uint64_t>(step) << 16 | static_cast<std::uint64_t>(++*slice);
     double longer = 1 + plan_.jitter * (2 * chance_.Unit(2, static_cast<std::uint64_t>(comm), at) - 1);
-    if (plan_.link) longer *= plan_.link(job_.comms[static_cast<std::size_t>(comm)], comm, step);
+    if (plan_.link) longer *= plan_.link(job_.comms[static_cast<std::size_t>(comm)].members, step);
     writer->Put({.what = Do::kCall,
                  .stream = stream,
                  .dtype = kFloat32,
@@ -130,6 +134,28 @@ class SlowTopology : public Topology {
     Compute(rank, step, 0.4, slice, writer);
     Reduce(rank, step, "leaf", kBucket, kCompute, slice, writer);
     Reduce(rank, step, "spine", kBucket / 4, kCompute, slice, writer);
+  }
+
+  // Every second node to the next one, and then the others.
+  void Neighbours(int rank, int step, Writer* writer) const {
+    const int nodes = job_.nodes(), node = job_.node_of(rank), place = rank % job_.per_node;
+    for (const int odd : {0, 1}) {
+      const bool sends = node % 2 == odd;
+      const int other = (node + (sends ? 1 : nodes - 1)) % nodes * job_.per_node + place;
+      const std::vector<int> ends = sends ? std::vector{rank, other} : std::vector{other, rank};
+      const std::uint64_t at = static_cast<std::uint64_t>(step) << 1 | static_cast<std::uint64_t>(odd);
+      double longer = 1 + plan_.jitter * (2 * chance_.Unit(4, static_cast<std::uint64_t>(ends.front()), at) - 1);
+      if (plan_.link) longer *= plan_.link(ends, step);
+      const int comm = job_.CommOf(rank, "across");
+      writer->Put({.what = Do::kCall,
+                   .stream = kCompute,
+                   .dtype = kBfloat16,
+                   .root = job_.comms[static_cast<std::size_t>(comm)].RankOf(other),
+                   .comm = comm,
+                   .function = sends ? Function::ncclSend : Function::ncclRecv,
+                   .count = kBucket / 2,
+                   .longer = static_cast<float>(longer)});
+    }
   }
 
   // 1F1B: backward takes twice as long as forward.
@@ -209,6 +235,7 @@ void MakeSlowJob(const SlowPlan& plan, int ranks, int per_node, Job* job) {
       job->AddAll(Blocks(ranks, plan.per_group), "group");
       job->AddAll(Strides(ranks, ranks / plan.per_group), "across");
       break;
+    case Layout::kNeighbours: job->AddAll(Strides(ranks, ranks / per_node), "across"); [[fallthrough]];
     case Layout::kLeaves:
       job->AddAll(Blocks(ranks, per_node), "group");
       job->AddAll(Leaf(ranks, per_node, plan.leaf_nodes, false), "leaf");

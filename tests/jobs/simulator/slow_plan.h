@@ -12,11 +12,12 @@
 namespace ncclwatch::jobs {
 
 enum class Layout {
-  kData,      // one communicator
-  kTensor,    // tensor parallel within nodes, data parallel across
-  kExperts,   // experts over the ranks of a node, data parallel across
-  kLeaves,    // reduced within a node, then among the nodes behind a switch, then among switches
-  kPipeline,  // stages over nodes' ranks, 1F1B
+  kData,        // one communicator
+  kTensor,      // tensor parallel within nodes, data parallel across
+  kExperts,     // experts over the ranks of a node, data parallel across
+  kLeaves,      // reduced within a node, then among the nodes behind a switch, then among switches
+  kPipeline,    // stages over nodes' ranks, 1F1B
+  kNeighbours,  // as kLeaves, and messages from each node to the next one
 };
 
 struct SlowPlan {
@@ -32,11 +33,11 @@ struct SlowPlan {
   std::uint64_t seed = 1;
 
   // By rank and step; null: as usual.
-  std::function<double(int rank, int step)> compute;                       // so many times as long
-  std::function<double(int rank, int step)> pause;                         // the host stops for so many seconds
-  std::function<double(const Comm& comm, int comm_index, int step)> link;  // data take so many times as long
-  std::function<double(int step)> size;                                    // of sequences: computation and activations
-  std::function<int(int step)> evaluations;                                // batches without gradients after this step
+  std::function<double(int rank, int step)> compute;                   // so many times as long
+  std::function<double(int rank, int step)> pause;                     // the host stops for so many seconds
+  std::function<double(const std::vector<int>& ring, int step)> link;  // data between these take so many times as long
+  std::function<double(int step)> size;                                // of sequences: computation and activations
+  std::function<int(int step)> evaluations;                            // batches without gradients after this step
 };
 
 // Fills in the job; the plan's functions are kept in it.
