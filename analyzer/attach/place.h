@@ -10,6 +10,9 @@
 
 namespace ncclwatch::analyzer::attach {
 
+// A call in which ranks find one another.
+bool IsJoining(const std::string& call);
+
 // What a call waits for.
 struct Wait {
   std::string in;
@@ -28,6 +31,9 @@ bool IsOfProgram(const stacks::Frame& frame);  // native, and of no library of c
 
 // The native frame that made the call that a thread waits in, or its innermost one of the program. Null: none.
 const stacks::Frame* CallerOf(const stacks::Thread& thread);
+
+// The program's function that the CUDA library runs for a stream, as cudaLaunchHostFunc asks for it. Null: none.
+const stacks::Frame* HostFunctionOf(const stacks::ProcessStacks& process);
 
 // "step (hang.c:13)" where there is debug information.
 std::string SiteText(const stacks::Frame& frame, stacks::SourceLines* lines);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "analyzer/attach/place.h"
+#include "analyzer/attach/rendezvous.h"
 #include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/base/memory.h"
 #include "analyzer/stacks/base/modules.h"
@@ -99,6 +100,15 @@ std::string GroupName(int pid, std::uint64_t object) {
   return "";
 }
 
+// Only of one that stands still: what is read of its stack now belongs to the registers that were read before.
+void AddNumbers(stacks::SourceLines* lines, stacks::ProcessStacks* process) {
+  stacks::Memory memory(process->pid);
+  for (Thread& thread : process->threads)
+    if (thread.tid == process->matters)
+      for (Frame& frame : thread.frames)
+        if (IsOfProgram(frame) && !frame.guessed) frame.numbers = lines->NumbersOf(frame, &memory);
+}
+
 Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* lines) {
   Standing one;
   one.rank = process.rank;
@@ -123,13 +133,17 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   one.step = StepOf(*main);
   one.path = PathOf(*main);
   if (const Frame* caller = CallerOf(*main)) one.site = SiteText(*caller, lines);
+  if (const Frame* function = HostFunctionOf(process)) one.host_function = SiteText(*function, lines);
+  if (IsJoining(one.in)) one.rendezvous = RendezvousOf(process.pid);
   return one;
 }
 
 Trail TrailAt(const stacks::ProcessStacks& process) {
   const Thread* const main = MainOf(process);
   if (main == nullptr) return {};
-  return {TrailOf(*main), VariablesOf(process.pid, CallerOf(*main))};
+  const Frame* const function = HostFunctionOf(process);
+  return {TrailOf(*main) + fmt::format("{:#x}\n", function == nullptr ? 0 : function->address),
+          VariablesOf(process.pid, CallerOf(*main))};
 }
 
 // What was seen of one process so far.
@@ -184,11 +198,13 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   stacks::SourceLines lines;
   const auto end = Clock::now();
   call.seconds = std::chrono::duration<double>(end - began).count();
-  for (const stacks::ProcessStacks& process : call.last) {
+  for (stacks::ProcessStacks& process : call.last) {
     if (IsLoader(process)) continue;
-    Standing one = StandingOf(process, &lines);
     const History& history = histories[process.pid];
-    one.moving = history.moved && end - history.changed < kStill;
+    const bool moving = history.moved && end - history.changed < kStill;
+    if (!moving) AddNumbers(&lines, &process);
+    Standing one = StandingOf(process, &lines);
+    one.moving = moving;
     const double seconds = std::chrono::duration<double>(end - history.began).count();
     one.busy =
         static_cast<double>(TicksOf(process.pid) - history.ticks) / static_cast<double>(sysconf(_SC_CLK_TCK)) / seconds;
