@@ -239,8 +239,10 @@ class Judgement {
 
   // It moves, and was last seen where others wait.
   bool HasJustCome(const Standing& one) const {
-    return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(),
-                                          [&](const Standing* other) { return InText(*other) == InText(one); });
+    const auto is_there = [&](const Standing* other) {
+      return other->in == one.in && other->group == one.group && PlaceOf(*other) == PlaceOf(one);
+    };
+    return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(), is_there);
   }
 
   // Nobody on this machine has their rank in its environment, and all ranks were started here.

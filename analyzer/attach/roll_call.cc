@@ -90,6 +90,7 @@ bool IsLoader(const stacks::ProcessStacks& process) {
 
 struct Trail {
   std::string lines, variables;
+  bool operator==(const Trail&) const = default;
 };
 
 std::string GroupName(int pid, std::uint64_t object) {
@@ -150,19 +151,33 @@ Trail TrailAt(const stacks::ProcessStacks& process) {
 struct History {
   std::uint64_t ticks = 0;  // of its processor time in the first look
   Clock::time_point began, changed;
-  Trail trail;
+  std::optional<Trail> trail;
   bool moved = false;
 };
 
+// It ran, and did not stop in time, as it gets no processor. That is no sign of a move.
+bool IsUnseen(const stacks::ProcessStacks& process) {
+  const Thread* const main = MainOf(process);
+  return process.trouble.empty() && main != nullptr && main->frames.empty();
+}
+
 void Compare(const stacks::ProcessStacks& process, bool first, History* history) {
   const auto now = Clock::now();
+  if (first) *history = {TicksOf(process.pid), now, now, std::nullopt, false};
+  if (IsUnseen(process)) return;
   Trail trail = TrailAt(process);
-  if (first) *history = {TicksOf(process.pid), now, now, trail, false};
-  if (trail.lines != history->trail.lines || trail.variables != history->trail.variables) {
+  if (history->trail && trail != *history->trail) {
     history->moved = true;
     history->changed = now;
   }
   history->trail = std::move(trail);
+}
+
+// A rank that was not seen is where it was seen last.
+void LookAgain(std::vector<stacks::ProcessStacks> now, std::vector<stacks::ProcessStacks>* last) {
+  last->resize(now.size());
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (!IsUnseen(now[i]) || (*last)[i].pid == 0) (*last)[i] = std::move(now[i]);
 }
 
 // Some moved at first, and stand still since: more looks are needed, they may have come to their end meanwhile.
@@ -190,7 +205,7 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   for (auto last = began, now = began; !is_enough(last, now);) {
     if (call.looks > 0) std::this_thread::sleep_for(pause);
     if (call.looks + 1 < kLooks) pause += pause / 2;
-    call.last = stacks::ReadAll(targets, options).processes;
+    LookAgain(stacks::ReadAll(targets, options).processes, &call.last);
     for (const stacks::ProcessStacks& process : call.last) Compare(process, call.looks == 0, &histories[process.pid]);
     ++call.looks;
     last = std::exchange(now, Clock::now());

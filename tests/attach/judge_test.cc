@@ -85,7 +85,9 @@ TEST(AttachJudge, AfterAShortLookNobodyIsLikely) {
 
 TEST(AttachJudge, ARankThatHasJustComeIsNotMissing) {
   Job job("MPI_Allreduce");
+  for (Standing& one : job.call.ranks) one.step.text = "step 50";
   job.at(2).moving = true;
+  job.at(2).step.text = "";  // not read of a native rank that moves
   EXPECT_FALSE(job.First());
 }
 

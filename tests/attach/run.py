@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,6 +17,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from harness import Skipped, case, check, check_equal, run_main, soak_case, until  # noqa: E402
+from named_hosts import NamedHosts  # noqa: E402
 
 PROGRAMS = os.path.join(HERE, "programs")
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"],
@@ -351,6 +353,80 @@ def nodes_that_meet(sandbox):
     first = verdicts[0]["findings"][0]
     check_equal((first["kind"], first["culprits"], verdicts[0]["coverage"]["watched"]), ("missing_participant", [1], 3), "verdict")
     check(sum(f"told to {meet}" in err for _, err, _ in said) == 2, f"{said}")
+
+
+# In place of ssh: whoever serves the folder starts the command, as no process of one node reaches another node's.
+ORDER = """#!/bin/sh
+order=$(mktemp {folder}/XXXXXX)
+printf '%s\\0' "$@" > $order.part
+mv $order.part $order.ready
+while [ ! -e $order.ended ]; do sleep 0.05; done
+"""
+
+
+class Nodes(NamedHosts):
+    """Hosts that do not see one another's processes."""
+
+    inside = None
+
+    def __enter__(self):
+        super().__enter__()
+        self.inside = {f"host{number}": family(holder.pid)[1] for number, holder in enumerate(self.holders[1:])}
+        self.folder, self.server = self.sandbox.fresh("orders"), threading.Thread(target=self.serve)
+        with open(self.agent, "w") as file:
+            file.write(ORDER.format(folder=self.folder))
+        self.ended = threading.Event()
+        self.server.start()
+        return self
+
+    def __exit__(self, *error):
+        if self.inside:
+            self.ended.set()
+            self.server.join()
+        super().__exit__(*error)
+
+    def namespaces(self):
+        return [*super().namespaces(), "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
+
+    def at_node(self, host, *words):
+        return ["nsenter", "-t", str(self.inside[host]), "-n", "-u", "-m", "-p", *words]
+
+    def serve(self):
+        while not self.ended.wait(0.05):
+            for name in os.listdir(self.folder):
+                order = os.path.join(self.folder, name)
+                if not name.endswith(".ready"):
+                    continue
+                with open(order) as file:
+                    host, *words = file.read().split("\0")[:-1]
+                os.rename(order, order.replace(".ready", ".ended"))
+                subprocess.Popen(self.at_node(host, "sh", "-c", " ".join(words)), env=self.sandbox.environment(preload=False))
+
+    def mpirun(self, *words):
+        tcp = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "pml": "ob1", "btl_tcp_if_include": "eth0", "oob_tcp_if_include": "eth0"}
+        settings = [word for name, value in tcp.items() for word in ("--mca", name, value)]
+        return self.at_node("host0", *LAUNCHERS["openmpi"][:-2], *settings, *words)
+
+
+@soak_case
+def hosts_of_mpirun(sandbox):
+    """`mpirun ncclwatch attach` with a task on each host of the job prints one verdict."""
+    if os.getuid() != 0 or not shutil.which("mpirun.openmpi"):
+        raise Skipped("needs root and Open MPI")
+    program = os.path.join(sandbox.fresh("program"), "steps")
+    subprocess.run(["mpicc.openmpi", "-O2", "-g", os.path.join(PROGRAMS, "steps.c"), "-o", program], check=True)
+    with Nodes(sandbox) as nodes, running(sandbox, nodes.mpirun("--host", "host0:2,host1:2", "-n", "4", program, "sleeps")) as job:
+        check_equal(job.stdout.readline(), "step 50\n", "the fault")
+
+        def look():
+            done = sandbox.run(nodes.mpirun("--host", "host0,host1", "-n", "2", sandbox.build.command, "attach", "--json"),
+                               sandbox.environment(preload=False), timeout=90)
+            said = json.loads(done.out)
+            check_equal((said["coverage"]["watched"], said["job"]["hosts"]), (4, ["host0", "host1"]), f"one verdict: {done}")
+            return said["findings"]
+        first = until(look, "something was to be found", 120)[0]
+        check_equal((first["kind"], first["culprits"], first["culprit_details"][0]["host"]), ("missing_participant", [2], "host1"),
+                    "the verdict")
 
 
 @case
