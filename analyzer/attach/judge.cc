@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/attach/communicator.h"
 #include "core/model/text.h"
 #include "core/report/where.h"
 
@@ -92,11 +93,15 @@ Parting PartingOf(const Members& members) {
                        [&](const Standing* one) { return spot_at(*one, level) == spot_at(*members.front(), level); });
   };
   while (level < deepest && all_at_one_spot()) ++level;
+  std::set<std::string> vague;  // calls of which not all groups are known
+  for (const Standing* one : members)
+    if (!one->group_known) vague.insert(one->in);
   // On one way their calls, groups and steps may differ. Stages of a pipeline are at different steps rightly.
   std::map<std::tuple<std::string, std::int64_t, std::string>, Members> groups;
   for (const Standing* one : members) {
     const Spot spot = spot_at(*one, level);
-    const std::string call = one->in + "/" + one->group + (one->to_one ? "" : "/" + one->step.text);
+    const std::string group = vague.contains(one->in) ? "" : one->group;
+    const std::string call = one->in + "/" + group + (one->to_one ? "" : "/" + one->step.text);
     groups[{spot.function, spot.at, level < deepest ? "" : call}].push_back(one);
   }
   Parting parting;
@@ -112,9 +117,10 @@ Parting PartingOf(const Members& members) {
 
 // Whom a rank waits for: its peer; or, in a collective of all ranks, the only one that is not in it. Null: not known.
 const Standing* WaitsFor(const Standing& one, const Members& members) {
-  if (!one.to_one && !one.group.empty()) return nullptr;
+  const bool of_all = one.group == kWorld || (one.group.empty() && one.group_known);
+  if (!one.to_one && !of_all) return nullptr;
   const auto is_next = [&](const Standing* other) {
-    return one.to_one ? other->rank == one.peer : other->in != one.in || !other->group.empty();
+    return one.to_one ? other->rank == one.peer : other->in != one.in || other->group != one.group;
   };
   const auto next = std::find_if(members.begin(), members.end(), is_next);
   if (next == members.end()) return nullptr;
@@ -404,7 +410,7 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
 std::string InText(const Standing& one) {
   const std::string place = PlaceOf(one);
   std::string call = one.in;
-  if (!one.group.empty()) call += " of group " + one.group;
+  if (!one.group.empty()) call += (IsOfMpi(one.in) ? " on " : " of group ") + one.group;
   if (one.peer >= 0) call += fmt::format(" with rank {}", one.peer);
   std::string text = call.empty() ? place : place.empty() ? call : call + ", called from " + place;
   if (text.empty()) text = "a place that could not be read";

@@ -50,6 +50,7 @@ Wait NativeWait(const Thread& thread) {
       wait = {"Work.wait", false, false, -1, 0, i};
   }
   if (IsJoining(wait.in) || absl::StrContains(wait.in, "Finalize")) wait.to_one = false;
+  if (!wait.in.empty()) wait.call = &thread.frames[wait.frame];
   return wait;
 }
 
@@ -89,6 +90,8 @@ std::size_t BehindCall(const Thread& thread) {
 }
 
 }  // namespace
+
+bool IsOfMpi(const std::string& call) { return absl::StartsWith(call, "MPI_"); }
 
 bool IsJoining(const std::string& call) { return absl::StrContains(call, "Init") || absl::StrContains(call, "init"); }
 

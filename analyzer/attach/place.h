@@ -10,6 +10,8 @@
 
 namespace ncclwatch::analyzer::attach {
 
+bool IsOfMpi(const std::string& call);
+
 // A call in which ranks find one another.
 bool IsJoining(const std::string& call);
 
@@ -17,9 +19,10 @@ bool IsJoining(const std::string& call);
 struct Wait {
   std::string in;
   bool to_one = false, of_device = false;
-  int peer = -1;            // job rank, if to_one and it is known
-  std::uint64_t group = 0;  // address of torch's object; 0: not known
-  std::size_t frame = 0;    // the outermost of the call
+  int peer = -1;                        // job rank, if to_one and it is known
+  std::uint64_t group = 0;              // address of torch's object; 0: not known
+  std::size_t frame = 0;                // the outermost of the call
+  const stacks::Frame* call = nullptr;  // that frame, if it is native
 };
 // Of the thread that the program runs in; else of one that works for it, as autograd's and gloo's do.
 Wait WaitOf(const stacks::ProcessStacks& process);

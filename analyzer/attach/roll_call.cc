@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "analyzer/attach/communicator.h"
 #include "analyzer/attach/place.h"
 #include "analyzer/attach/rendezvous.h"
 #include "analyzer/stacks/base/maps.h"
@@ -129,6 +130,8 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   one.of_device = wait.of_device;
   one.peer = wait.peer;
   if (wait.group != 0) one.group = GroupName(process.pid, wait.group);
+  if (wait.call != nullptr && IsOfMpi(wait.in)) one.group = CommunicatorOf(process.pid, *wait.call);
+  one.group_known = !IsOfMpi(wait.in) || !one.group.empty();
   one.where = stacks::Where(*main);
   one.python_site = PythonSite(*main);
   one.step = StepOf(*main);

@@ -28,7 +28,8 @@ struct Standing {
   std::string site;           // the native frame that made it: "main (ring)"
   std::string python_site;    // "train (train.py:24)"; empty: no Python
   std::vector<Spot> path;     // to it
-  std::string group;          // name of the process group of that call; empty: not known
+  std::string group;          // name of the process group or communicator of that call; empty: not known
+  bool group_known = true;    // false: it is a call of MPI on an unknown communicator
   int peer = -1;              // the rank that it waits for; -1: not known
   std::string host_function;  // the program's, that its GPU's stream waits for: "Log (train.cc:17)"; empty: none
   std::string rendezvous;     // of a rank that is joining the others

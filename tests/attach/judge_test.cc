@@ -158,6 +158,15 @@ TEST(AttachJudge, AnotherWorldSizeAtTheStart) {
   ExpectFound(job, Kind::kInitializationHang, {});
 }
 
+TEST(AttachJudge, AnotherCommunicatorInOneLine) {
+  Job job("MPI_Barrier");
+  for (Standing& one : job.call.ranks) one.group = one.rank == 2 ? "MPI COMMUNICATOR 3 DUP FROM 0" : "MPI_COMM_WORLD";
+  ExpectFound(job, Kind::kMissingParticipant, {2});
+  job.at(2).group = "";
+  job.at(2).group_known = false;
+  ExpectFound(job, Kind::kTransportStall, {});
+}
+
 TEST(AttachJudge, AMinorityInAnotherCall) {
   Job job("MPI_Bcast");
   job.at(2).in = "MPI_Barrier";
