@@ -225,7 +225,7 @@ def workers_without_ranks(sandbox):
 
 
 @contextlib.contextmanager
-def many(sandbox, count, elsewhere, stderr=None):
+def many(sandbox, count, elsewhere, stderr=None, others="waits"):
     """Processes of 50 threads that sleep, in order; they need no MPI."""
     compiler = shutil.which("cc")
     if not compiler:
@@ -235,7 +235,7 @@ def many(sandbox, count, elsewhere, stderr=None):
     with contextlib.ExitStack() as stack:
         jobs = []
         for rank in range(count):
-            jobs.append(stack.enter_context(running(sandbox, [program, "elsewhere" if rank == elsewhere else "waits"], stderr)))
+            jobs.append(stack.enter_context(running(sandbox, [program, "elsewhere" if rank == elsewhere else others], stderr)))
             check_equal(jobs[-1].stdout.readline(), "ready\n", "its threads")
         yield jobs
 
@@ -254,6 +254,23 @@ def many_processes(sandbox):
         check_equal([line for job in jobs for line in job.stdout], [], "calls that were ended")
         print(f"{took:.1f} s, {used:.1f} s of a processor")
         check(took < 10, f"it took {took:.1f} s")
+
+
+@soak_case
+def many_that_spin(sandbox):
+    """The main threads of 64 processes never sleep: each is stopped for less than 5 ms."""
+    folder = sandbox.fresh("stops")
+    clock, times = os.path.join(folder, "stop_times.so"), os.path.join(folder, "times")
+    with many(sandbox, 64, 17, others="spins") as jobs:
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", os.path.join(PROGRAMS, "stop_times.c"), "-o", clock], check=True)
+        environment = sandbox.environment(preload=False, extra={"LD_PRELOAD": clock, "STOP_TIMES": times})
+        began = time.monotonic()
+        sandbox.run([sandbox.build.command, "attach", "--json", *[str(job.pid) for job in jobs]], environment, timeout=90)
+        took = time.monotonic() - began
+    with open(times) as file:
+        stops, longest_us, longest_asked_us = map(int, file.read().split())
+    print(f"{took:.1f} s, {stops} stops, at most {longest_us} us; {longest_asked_us} us with the wait for a processor")
+    check(stops > 0 and longest_us < 5000, f"{stops} stops, {longest_us} us")
 
 
 @case
@@ -297,8 +314,13 @@ def text_and_report(sandbox):
             text = file.read()
         check(text.lower().startswith("<!doctype html>") and "missing_participant" in text and "clock_nanosleep" in text, text[:500])
         listed = subprocess.run(["tar", "--zstd", "-tf", bundle], capture_output=True, text=True, check=True).stdout
-        check_equal(listed.split(), [f"attach/{name}" for name in ("diagnosis.json", "diagnosis.txt", "report.html", "stacks.txt")],
+        check_equal(listed.split(), [f"attach/{name}" for name in ("diagnosis.json", "diagnosis.txt", "stacks.txt", "report.html")],
                     "the bundle")
+        attach(sandbox, pids[0], "--bundle", bundle, "--redact")
+        hidden = subprocess.run(["tar", "--zstd", "-xOf", bundle], capture_output=True, text=True, check=True).stdout
+        check(f":{line})" in hidden and "clock_nanosleep" in hidden, f"what is to be seen: {hidden}")
+        for secret in (os.uname().nodename, "steps.c", sandbox.path):
+            check(secret not in hidden, f"`{secret}` in {hidden}")
 
 
 @case
