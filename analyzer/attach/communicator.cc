@@ -2,10 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string_view>
 
+#include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/base/memory.h"
 
 namespace ncclwatch::analyzer::attach {
@@ -21,10 +21,13 @@ std::string OfNumber(std::uint64_t value) {
   return value == kMpichSelf ? "MPI_COMM_SELF" : "another communicator than MPI_COMM_WORLD";
 }
 
-// Open MPI's are pointers to an object that has its name near its beginning, as MPICH's objects have.
-std::string OfPointer(const stacks::Memory& memory, std::uint64_t value) {
+// Open MPI's are pointers to an object that has its name near its beginning, as MPICH's objects have. In memory that
+// cannot be written there are only texts about communicators.
+std::string OfPointer(const stacks::Memory& memory, const stacks::Maps& maps, std::uint64_t value) {
+  const stacks::Mapping* const mapping = maps.At(value);
+  if (mapping == nullptr || !mapping->writable) return "";
   std::array<char, 256> object{};
-  const std::size_t bytes = value >> 32 == 0 ? 0 : memory.ReadNow(value, object.data(), object.size());
+  const std::size_t bytes = memory.ReadNow(value, object.data(), object.size());
   const std::string_view text(object.data(), bytes);
   for (const std::string_view begin : {"MPI_COMM_", "MPI COMMUNICATOR "}) {
     const std::size_t at = text.find(begin);
@@ -39,11 +42,12 @@ std::string OfPointer(const stacks::Memory& memory, std::uint64_t value) {
 
 std::string CommunicatorOf(int pid, const stacks::Frame& call) {
   const stacks::Memory memory(pid);
+  const stacks::Maps maps = stacks::Maps::Of(pid);
   std::set<std::string> names;
   for (unsigned number = 0; number < stacks::kRegisters; ++number) {
     const std::uint64_t value = call.registers.Get(number).value_or(0);
     std::string name = OfNumber(value);
-    if (name.empty()) name = OfPointer(memory, value);
+    if (name.empty()) name = OfPointer(memory, maps, value);
     if (!name.empty()) names.insert(std::move(name));
   }
   return names.size() == 1 ? *names.begin() : "";

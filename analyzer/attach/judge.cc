@@ -246,7 +246,8 @@ class Judgement {
   // It moves, and was last seen where others wait.
   bool HasJustCome(const Standing& one) const {
     const auto is_there = [&](const Standing* other) {
-      return other->in == one.in && other->group == one.group && PlaceOf(*other) == PlaceOf(one);
+      const bool may_be_one_group = other->group == one.group || !other->group_known || !one.group_known;
+      return other->in == one.in && may_be_one_group && PlaceOf(*other) == PlaceOf(one);
     };
     return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(), is_there);
   }

@@ -2,11 +2,13 @@
 
 #include <absl/strings/str_split.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <thread>
 #include <utility>
@@ -102,13 +104,33 @@ std::string GroupName(int pid, std::uint64_t object) {
   return "";
 }
 
+// CLOCK_REALTIME.
+double StartOf(const stacks::ProcessStacks& process) {
+  timespec real{}, boot{};
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const auto seconds = [](const timespec& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  return seconds(real) - seconds(boot) +
+         static_cast<double>(process.start_time) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// A program that was built anew since has its variables elsewhere.
+bool IsOlder(const std::string& path, double than_s) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && static_cast<double>(info.st_mtim.tv_sec) <= than_s;
+}
+
 // Only of one that stands still: what is read of its stack now belongs to the registers that were read before.
 void AddNumbers(stacks::SourceLines* lines, stacks::ProcessStacks* process) {
   stacks::Memory memory(process->pid);
+  const double start_s = StartOf(*process);
   for (Thread& thread : process->threads)
     if (thread.tid == process->matters)
       for (Frame& frame : thread.frames)
-        if (IsOfProgram(frame) && !frame.guessed) frame.numbers = lines->NumbersOf(frame, &memory);
+        if (IsOfProgram(frame) && !frame.guessed && IsOlder(frame.module_path, start_s))
+          frame.numbers = lines->NumbersOf(frame, &memory);
 }
 
 Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* lines) {

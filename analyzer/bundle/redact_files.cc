@@ -10,6 +10,7 @@ void RedactFiles(const NamesToHide& names, std::vector<std::pair<std::string, st
   for (const std::string& user : names.users) redactor.LearnUser(user);
   for (const auto& [name, bytes] : *files) redactor.Learn(bytes);
   for (const std::string& command : names.commands) redactor.LearnCommand(command);
+  for (const std::string& path : names.paths) redactor.Text(path);
   for (auto& [name, bytes] : *files)
     bytes = name.ends_with(".json") ? redactor.Json(bytes).value_or("") : redactor.Text(bytes);
 }

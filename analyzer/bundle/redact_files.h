@@ -1,6 +1,7 @@
 // Redacts files that come from no run directory.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@ namespace ncclwatch::analyzer {
 
 struct NamesToHide {
   std::vector<std::string> hosts, users, commands;
+  std::set<std::string> paths;  // of files that the texts may name without their folders
 };
 
 // Names and bytes; what is called *.json is a document, all else is text. A word has one substitute in all of them.

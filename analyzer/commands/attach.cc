@@ -123,7 +123,12 @@ NamesToHide NamesIn(const attach::RollCall& call) {
     const bool known = stat(fmt::format("/proc/{}", one.pid).c_str(), &owner) == 0;
     if (const passwd* entry = known ? getpwuid(owner.st_uid) : nullptr) names.users.emplace_back(entry->pw_name);
   }
-  for (const stacks::ProcessStacks& process : call.last) names.commands.push_back(process.command);
+  for (const stacks::ProcessStacks& process : call.last) {
+    names.commands.push_back(process.command);
+    for (const stacks::Thread& thread : process.threads)
+      for (const stacks::Frame& frame : thread.frames)
+        names.paths.insert(frame.kind == stacks::Frame::Kind::kPython ? frame.file : frame.module_path);
+  }
   return names;
 }
 

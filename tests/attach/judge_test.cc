@@ -89,6 +89,9 @@ TEST(AttachJudge, ARankThatHasJustComeIsNotMissing) {
   job.at(2).moving = true;
   job.at(2).step.text = "";  // not read of a native rank that moves
   EXPECT_FALSE(job.First());
+  job.at(2).group = "MPI_COMM_WORLD";
+  for (const int rank : {0, 1, 3}) job.at(rank).group_known = false;
+  EXPECT_FALSE(job.First()) << "theirs may be the same";
 }
 
 TEST(AttachJudge, WhoeverIsInTheMajorityIsNotAccused) {
