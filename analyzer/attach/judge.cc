@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/attach/communicator.h"
 #include "core/model/text.h"
 #include "core/report/where.h"
 
@@ -92,11 +93,15 @@ Parting PartingOf(const Members& members) {
                        [&](const Standing* one) { return spot_at(*one, level) == spot_at(*members.front(), level); });
   };
   while (level < deepest && all_at_one_spot()) ++level;
+  std::set<std::string> vague;  // calls of which not all groups are known
+  for (const Standing* one : members)
+    if (!one->group_known) vague.insert(one->in);
   // On one way their calls, groups and steps may differ. Stages of a pipeline are at different steps rightly.
   std::map<std::tuple<std::string, std::int64_t, std::string>, Members> groups;
   for (const Standing* one : members) {
     const Spot spot = spot_at(*one, level);
-    const std::string call = one->in + "/" + one->group + (one->to_one ? "" : "/" + one->step.text);
+    const std::string group = vague.contains(one->in) ? "" : one->group;
+    const std::string call = one->in + "/" + group + (one->to_one ? "" : "/" + one->step.text);
     groups[{spot.function, spot.at, level < deepest ? "" : call}].push_back(one);
   }
   Parting parting;
@@ -110,25 +115,43 @@ Parting PartingOf(const Members& members) {
   return parting;
 }
 
-// If all that wait for messages say from whom: whoever does not, and is waited for, or a cycle of those who do.
+// Whom a rank waits for: its peer; or, in a collective of all ranks, the only one that is not in it. Null: not known.
+const Standing* WaitsFor(const Standing& one, const Members& members) {
+  const bool of_all = one.group == kWorld || (one.group.empty() && one.group_known);
+  if (!one.to_one && !of_all) return nullptr;
+  const auto is_next = [&](const Standing* other) {
+    return one.to_one ? other->rank == one.peer : other->in != one.in || other->group != one.group;
+  };
+  const auto next = std::find_if(members.begin(), members.end(), is_next);
+  if (next == members.end()) return nullptr;
+  const bool alone = std::none_of(std::next(next), members.end(), is_next);
+  return alone ? *next : nullptr;
+}
+
+// If all that wait for messages say from whom: whoever is waited for and waits for nobody known, or a cycle.
 Members EndOfChain(const Members& members) {
-  std::map<int, const Standing*> by_rank;
-  for (const Standing* one : members) by_rank[one->rank] = one;
   const Standing* at = nullptr;
   for (const Standing* one : members) {
     if (one->to_one && one->peer < 0) return {};
     if (one->to_one) at = one;
   }
   if (at == nullptr) return {};
-  std::vector<const Standing*> way;
-  while (at->to_one) {
+  Members way;
+  for (;;) {
     if (const auto seen = std::find(way.begin(), way.end(), at); seen != way.end()) return Members(seen, way.end());
     way.push_back(at);
-    const auto next = by_rank.find(at->peer);
-    if (next == by_rank.end()) return {};
-    at = next->second;
+    const Standing* const next = WaitsFor(*at, members);
+    if (next == nullptr) return at->to_one ? Members() : Members{at};
+    at = next;
   }
-  return {at};
+}
+
+// Of most of them; empty: there is no such majority.
+std::string MostCommon(const Members& members, std::string Standing::*text) {
+  std::map<std::string, std::size_t> counts;
+  for (const Standing* one : members)
+    if (2 * ++counts[one->*text] > members.size()) return one->*text;
+  return "";
 }
 
 class Judgement {
@@ -161,6 +184,7 @@ class Judgement {
       const bool missing = elsewhere_.size() <= waiting_.size() && (!for_devices || AreIdle(elsewhere_));
       return missing ? std::optional(Missing(for_devices)) : std::nullopt;
     }
+    if (auto finding = for_devices ? InHostFunction() : OtherRendezvous()) return finding;
     return Apart(for_devices);
   }
 
@@ -221,8 +245,11 @@ class Judgement {
 
   // It moves, and was last seen where others wait.
   bool HasJustCome(const Standing& one) const {
-    return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(),
-                                          [&](const Standing* other) { return InText(*other) == InText(one); });
+    const auto is_there = [&](const Standing* other) {
+      const bool may_be_one_group = other->group == one.group || !other->group_known || !one.group_known;
+      return other->in == one.in && may_be_one_group && PlaceOf(*other) == PlaceOf(one);
+    };
+    return !one.in.empty() && std::any_of(waiting_.begin(), waiting_.end(), is_there);
   }
 
   // Nobody on this machine has their rank in its environment, and all ranks were started here.
@@ -257,11 +284,46 @@ class Judgement {
     return finding;
   }
 
+  // All wait for their GPUs, and some of these wait for a function of their own program.
+  std::optional<Finding> InHostFunction() const {
+    Members odd, usual;
+    for (const Standing* one : waiting_) (one->host_function.empty() ? usual : odd).push_back(one);
+    if (odd.empty() || usual.empty() || call_.seconds < kLikelyAfter_s) return std::nullopt;
+    const Standing& first = *odd.front();
+    Finding finding = Begin(Kind::kDeviceStall, Certainty::kSuspected, odd, usual);
+    finding.summary =
+        fmt::format("The GPU of {} waits for a host function that does not end: {}. All ranks wait for their GPUs: {}.",
+                    Ranks(finding.culprits), first.host_function, WaitersText());
+    finding.evidence.push_back(
+        fmt::format("no other rank has such a function running, and {} stood still", first.host_function));
+    finding.next_steps.emplace_back("look at what that function waits for: a stream goes on only after it has ended");
+    AddNextSteps(first, &finding);
+    return finding;
+  }
+
+  // All are joining, and some mean to meet others than most do.
+  std::optional<Finding> OtherRendezvous() const {
+    const auto is_known = [](const auto* one) { return IsJoining(one->in) && !one->rendezvous.empty(); };
+    if (!std::all_of(waiting_.begin(), waiting_.end(), is_known)) return std::nullopt;
+    const std::string most = MostCommon(waiting_, &Standing::rendezvous);
+    Members odd, usual;
+    for (const Standing* one : waiting_) (one->rendezvous == most ? usual : odd).push_back(one);
+    if (most.empty() || odd.empty()) return std::nullopt;
+    Finding finding = Begin(Kind::kInitializationHang, Certainty::kSuspected, odd, usual);
+    finding.summary =
+        fmt::format("{} has {} in its environment, and most ranks have {}. All wait to join: {}.",
+                    diagnosis::Capital(Ranks({odd.front()->rank})), odd.front()->rendezvous, most, WaitersText());
+    finding.next_steps.emplace_back("compare how the ranks were launched, and who sets these variables");
+    AddNextSteps(*odd.front(), &finding);
+    return finding;
+  }
+
   // All wait, in different places. Most are right. Without a majority those are behind that stand earlier in the same
   // function; if that tells nothing each waits for the other.
   std::optional<Finding> Apart(bool for_devices) {
     const Parting parting = PartingOf(waiting_);
-    if (parting.groups.size() < 2 && EndOfChain(waiting_).empty()) return for_devices ? std::nullopt : AllInOne();
+    const Members end = EndOfChain(waiting_);
+    if (parting.groups.size() < 2 && end.empty()) return for_devices ? std::nullopt : AllInOne();
     const std::size_t most = parting.groups[parting.largest].size();
     const bool majority = 2 * most > waiting_.size(), behind = !majority && parting.ordered;
     if (for_devices && !majority) return std::nullopt;
@@ -271,7 +333,7 @@ class Judgement {
       Members& to = right ? usual : odd;
       to.insert(to.end(), parting.groups[i].begin(), parting.groups[i].end());
     }
-    if (const Members end = EndOfChain(waiting_); !end.empty()) {
+    if (!end.empty()) {
       odd = end;
       usual.clear();
       for (const Standing* one : waiting_)
@@ -280,12 +342,15 @@ class Judgement {
     for (Members* members : {&odd, &usual})
       std::sort(members->begin(), members->end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
     const bool messages = std::all_of(odd.begin(), odd.end(), [](const auto* one) { return one->to_one; });
-    const Kind kind = usual.empty() || (messages && odd.size() > 1) ? Kind::kDeadlock
-                      : messages                                    ? Kind::kPointToPointMismatch
-                                                                    : Kind::kMissingParticipant;
+    const bool cycle = end.size() > 1;
+    const Kind kind = usual.empty() || cycle || (messages && odd.size() > 1) ? Kind::kDeadlock
+                      : messages                                             ? Kind::kPointToPointMismatch
+                                                                             : Kind::kMissingParticipant;
     Finding finding = Begin(kind, Certainty::kSuspected, odd, usual);
     const std::string who = diagnosis::Capital(Ranks(finding.culprits)) + (odd.size() == 1 ? " waits" : " wait");
-    if (usual.empty())
+    if (cycle && !usual.empty())
+      finding.summary = fmt::format("{} for one another: {}.", who, WaitersText());
+    else if (usual.empty())
       finding.summary = fmt::format("All ranks wait for one another, in different calls: {}.", WaitersText());
     else if (behind)
       finding.summary = fmt::format("{} in an earlier call than the others: {}.", who, WaitersText());
@@ -302,8 +367,9 @@ class Judgement {
   std::optional<Finding> AllInOne() {
     const Standing& first = *waiting_.front();
     if (waiting_.size() < 2 || call_.seconds < kLikelyAfter_s) return std::nullopt;
-    const bool at_start = first.in.find("Init") != std::string::npos || first.in.find("init") != std::string::npos;
-    const Kind kind = first.to_one ? Kind::kDeadlock : at_start ? Kind::kInitializationHang : Kind::kTransportStall;
+    const Kind kind = first.to_one          ? Kind::kDeadlock
+                      : IsJoining(first.in) ? Kind::kInitializationHang
+                                            : Kind::kTransportStall;
     Finding finding =
         Begin(kind, Certainty::kSuspected, first.to_one ? waiting_ : Members(), first.to_one ? Members() : waiting_);
     finding.summary = fmt::format("All {} ranks stand still in {}.", waiting_.size(), InText(first));
@@ -345,7 +411,7 @@ void AddNotes(const RunningJob& job, const RollCall& call, diagnosis::Diagnosis*
 std::string InText(const Standing& one) {
   const std::string place = PlaceOf(one);
   std::string call = one.in;
-  if (!one.group.empty()) call += " of group " + one.group;
+  if (!one.group.empty()) call += (IsOfMpi(one.in) ? " on " : " of group ") + one.group;
   if (one.peer >= 0) call += fmt::format(" with rank {}", one.peer);
   std::string text = call.empty() ? place : place.empty() ? call : call + ", called from " + place;
   if (text.empty()) text = "a place that could not be read";

@@ -35,7 +35,8 @@ static void from_json(const nlohmann::json& from, Step& step) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Logs, files, silent_s, cause, cause_at_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spot, function, at)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Standing, rank, pid, start_time, host, state, moving, busy, in, to_one, of_device,
-                                   site, python_site, path, group, peer, step, where, holds, trouble)
+                                   site, python_site, path, group, group_known, peer, host_function, rendezvous, step,
+                                   where, holds, trouble)
 
 namespace {
 

@@ -49,7 +49,8 @@ Wait NativeWait(const Thread& thread) {
     else if (wait.in.empty() && RE2::PartialMatch(function, work))
       wait = {"Work.wait", false, false, -1, 0, i};
   }
-  if (absl::StrContains(wait.in, "Init") || absl::StrContains(wait.in, "Finalize")) wait.to_one = false;
+  if (IsJoining(wait.in) || absl::StrContains(wait.in, "Finalize")) wait.to_one = false;
+  if (!wait.in.empty()) wait.call = &thread.frames[wait.frame];
   return wait;
 }
 
@@ -90,6 +91,10 @@ std::size_t BehindCall(const Thread& thread) {
 
 }  // namespace
 
+bool IsOfMpi(const std::string& call) { return absl::StartsWith(call, "MPI_"); }
+
+bool IsJoining(const std::string& call) { return absl::StrContains(call, "Init") || absl::StrContains(call, "init"); }
+
 Wait WaitOf(const stacks::ProcessStacks& process) {
   for (const Thread& thread : process.threads) {
     if (thread.tid != process.matters) continue;
@@ -128,6 +133,16 @@ bool IsOfProgram(const Frame& frame) {
 const Frame* CallerOf(const Thread& thread) {
   for (std::size_t i = BehindCall(thread); i < thread.frames.size(); ++i)
     if (IsOfProgram(thread.frames[i])) return &thread.frames[i];
+  return nullptr;
+}
+
+const Frame* HostFunctionOf(const stacks::ProcessStacks& process) {
+  const auto is_cuda = [](const Frame& frame) {
+    return absl::StartsWith(frame.module, "libcuda.so") || absl::StartsWith(frame.module, "libcudart");
+  };
+  for (const Thread& thread : process.threads)
+    for (std::size_t i = 0; i + 1 < thread.frames.size() && thread.tid != process.matters; ++i)
+      if (IsOfProgram(thread.frames[i]) && is_cuda(thread.frames[i + 1])) return &thread.frames[i];
   return nullptr;
 }
 

@@ -10,13 +10,19 @@
 
 namespace ncclwatch::analyzer::attach {
 
+bool IsOfMpi(const std::string& call);
+
+// A call in which ranks find one another.
+bool IsJoining(const std::string& call);
+
 // What a call waits for.
 struct Wait {
   std::string in;
   bool to_one = false, of_device = false;
-  int peer = -1;            // job rank, if to_one and it is known
-  std::uint64_t group = 0;  // address of torch's object; 0: not known
-  std::size_t frame = 0;    // the outermost of the call
+  int peer = -1;                        // job rank, if to_one and it is known
+  std::uint64_t group = 0;              // address of torch's object; 0: not known
+  std::size_t frame = 0;                // the outermost of the call
+  const stacks::Frame* call = nullptr;  // that frame, if it is native
 };
 // Of the thread that the program runs in; else of one that works for it, as autograd's and gloo's do.
 Wait WaitOf(const stacks::ProcessStacks& process);
@@ -28,6 +34,9 @@ bool IsOfProgram(const stacks::Frame& frame);  // native, and of no library of c
 
 // The native frame that made the call that a thread waits in, or its innermost one of the program. Null: none.
 const stacks::Frame* CallerOf(const stacks::Thread& thread);
+
+// The program's function that the CUDA library runs for a stream, as cudaLaunchHostFunc asks for it. Null: none.
+const stacks::Frame* HostFunctionOf(const stacks::ProcessStacks& process);
 
 // "step (hang.c:13)" where there is debug information.
 std::string SiteText(const stacks::Frame& frame, stacks::SourceLines* lines);

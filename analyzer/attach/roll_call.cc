@@ -2,16 +2,20 @@
 
 #include <absl/strings/str_split.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <thread>
 #include <utility>
 
+#include "analyzer/attach/communicator.h"
 #include "analyzer/attach/place.h"
+#include "analyzer/attach/rendezvous.h"
 #include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/base/memory.h"
 #include "analyzer/stacks/base/modules.h"
@@ -89,6 +93,7 @@ bool IsLoader(const stacks::ProcessStacks& process) {
 
 struct Trail {
   std::string lines, variables;
+  bool operator==(const Trail&) const = default;
 };
 
 std::string GroupName(int pid, std::uint64_t object) {
@@ -97,6 +102,35 @@ std::string GroupName(int pid, std::uint64_t object) {
   for (const stacks::python::ProcessGroup& group : stacks::python::ReadGroups(pid, &modules))
     if (group.object == object) return group.name;
   return "";
+}
+
+// CLOCK_REALTIME.
+double StartOf(const stacks::ProcessStacks& process) {
+  timespec real{}, boot{};
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const auto seconds = [](const timespec& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  return seconds(real) - seconds(boot) +
+         static_cast<double>(process.start_time) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// A program that was built anew since has its variables elsewhere.
+bool IsOlder(const std::string& path, double than_s) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && static_cast<double>(info.st_mtim.tv_sec) <= than_s;
+}
+
+// Only of one that stands still: what is read of its stack now belongs to the registers that were read before.
+void AddNumbers(stacks::SourceLines* lines, stacks::ProcessStacks* process) {
+  stacks::Memory memory(process->pid);
+  const double start_s = StartOf(*process);
+  for (Thread& thread : process->threads)
+    if (thread.tid == process->matters)
+      for (Frame& frame : thread.frames)
+        if (IsOfProgram(frame) && !frame.guessed && IsOlder(frame.module_path, start_s))
+          frame.numbers = lines->NumbersOf(frame, &memory);
 }
 
 Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* lines) {
@@ -118,37 +152,57 @@ Standing StandingOf(const stacks::ProcessStacks& process, stacks::SourceLines* l
   one.of_device = wait.of_device;
   one.peer = wait.peer;
   if (wait.group != 0) one.group = GroupName(process.pid, wait.group);
+  if (wait.call != nullptr && IsOfMpi(wait.in)) one.group = CommunicatorOf(process.pid, *wait.call);
+  one.group_known = !IsOfMpi(wait.in) || !one.group.empty();
   one.where = stacks::Where(*main);
   one.python_site = PythonSite(*main);
   one.step = StepOf(*main);
   one.path = PathOf(*main);
   if (const Frame* caller = CallerOf(*main)) one.site = SiteText(*caller, lines);
+  if (const Frame* function = HostFunctionOf(process)) one.host_function = SiteText(*function, lines);
+  if (IsJoining(one.in)) one.rendezvous = RendezvousOf(process.pid);
   return one;
 }
 
 Trail TrailAt(const stacks::ProcessStacks& process) {
   const Thread* const main = MainOf(process);
   if (main == nullptr) return {};
-  return {TrailOf(*main), VariablesOf(process.pid, CallerOf(*main))};
+  const Frame* const function = HostFunctionOf(process);
+  return {TrailOf(*main) + fmt::format("{:#x}\n", function == nullptr ? 0 : function->address),
+          VariablesOf(process.pid, CallerOf(*main))};
 }
 
 // What was seen of one process so far.
 struct History {
   std::uint64_t ticks = 0;  // of its processor time in the first look
   Clock::time_point began, changed;
-  Trail trail;
+  std::optional<Trail> trail;
   bool moved = false;
 };
 
+// It ran, and did not stop in time, as it gets no processor. That is no sign of a move.
+bool IsUnseen(const stacks::ProcessStacks& process) {
+  const Thread* const main = MainOf(process);
+  return process.trouble.empty() && main != nullptr && main->frames.empty();
+}
+
 void Compare(const stacks::ProcessStacks& process, bool first, History* history) {
   const auto now = Clock::now();
+  if (first) *history = {TicksOf(process.pid), now, now, std::nullopt, false};
+  if (IsUnseen(process)) return;
   Trail trail = TrailAt(process);
-  if (first) *history = {TicksOf(process.pid), now, now, trail, false};
-  if (trail.lines != history->trail.lines || trail.variables != history->trail.variables) {
+  if (history->trail && trail != *history->trail) {
     history->moved = true;
     history->changed = now;
   }
   history->trail = std::move(trail);
+}
+
+// A rank that was not seen is where it was seen last.
+void LookAgain(std::vector<stacks::ProcessStacks> now, std::vector<stacks::ProcessStacks>* last) {
+  last->resize(now.size());
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (!IsUnseen(now[i]) || (*last)[i].pid == 0) (*last)[i] = std::move(now[i]);
 }
 
 // Some moved at first, and stand still since: more looks are needed, they may have come to their end meanwhile.
@@ -176,7 +230,7 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   for (auto last = began, now = began; !is_enough(last, now);) {
     if (call.looks > 0) std::this_thread::sleep_for(pause);
     if (call.looks + 1 < kLooks) pause += pause / 2;
-    call.last = stacks::ReadAll(targets, options).processes;
+    LookAgain(stacks::ReadAll(targets, options).processes, &call.last);
     for (const stacks::ProcessStacks& process : call.last) Compare(process, call.looks == 0, &histories[process.pid]);
     ++call.looks;
     last = std::exchange(now, Clock::now());
@@ -184,11 +238,13 @@ RollCall CallRoll(const RunningJob& job, std::chrono::milliseconds limit) {
   stacks::SourceLines lines;
   const auto end = Clock::now();
   call.seconds = std::chrono::duration<double>(end - began).count();
-  for (const stacks::ProcessStacks& process : call.last) {
+  for (stacks::ProcessStacks& process : call.last) {
     if (IsLoader(process)) continue;
-    Standing one = StandingOf(process, &lines);
     const History& history = histories[process.pid];
-    one.moving = history.moved && end - history.changed < kStill;
+    const bool moving = history.moved && end - history.changed < kStill;
+    if (!moving) AddNumbers(&lines, &process);
+    Standing one = StandingOf(process, &lines);
+    one.moving = moving;
     const double seconds = std::chrono::duration<double>(end - history.began).count();
     one.busy =
         static_cast<double>(TicksOf(process.pid) - history.ticks) / static_cast<double>(sysconf(_SC_CLK_TCK)) / seconds;

@@ -19,17 +19,20 @@ struct Standing {
   int rank = -1, pid = 0;
   std::uint64_t start_time = 0;
   std::string host;
-  char state = '?';         // of the main thread, as /proc has it
-  bool moving = false;      // it, or a variable of it, has changed in the last seconds
-  double busy = 0;          // processor time of all its threads, of the time between the looks
-  std::string in;           // the call that it waits in: "MPI_Allreduce", "all_reduce"; empty: none
-  bool to_one = false;      // ... with one peer
-  bool of_device = false;   // ... of its own GPU
-  std::string site;         // the native frame that made it: "main (ring)"
-  std::string python_site;  // "train (train.py:24)"; empty: no Python
-  std::vector<Spot> path;   // to it
-  std::string group;        // name of the process group of that call; empty: not known
-  int peer = -1;            // the rank that it waits for; -1: not known
+  char state = '?';           // of the main thread, as /proc has it
+  bool moving = false;        // it, or a variable of it, has changed in the last seconds
+  double busy = 0;            // processor time of all its threads, of the time between the looks
+  std::string in;             // the call that it waits in: "MPI_Allreduce", "all_reduce"; empty: none
+  bool to_one = false;        // ... with one peer
+  bool of_device = false;     // ... of its own GPU
+  std::string site;           // the native frame that made it: "main (ring)"
+  std::string python_site;    // "train (train.py:24)"; empty: no Python
+  std::vector<Spot> path;     // to it
+  std::string group;          // name of the process group or communicator of that call; empty: not known
+  bool group_known = true;    // false: it is a call of MPI on an unknown communicator
+  int peer = -1;              // the rank that it waits for; -1: not known
+  std::string host_function;  // the program's, that its GPU's stream waits for: "Log (train.cc:17)"; empty: none
+  std::string rendezvous;     // of a rank that is joining the others
   Step step;
   std::vector<std::string> where, holds;  // as in stacks: frames, and what holds it up
   std::string trouble;                    // why it could not be read; empty if it could

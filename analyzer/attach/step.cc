@@ -22,15 +22,25 @@ constexpr std::array<std::string_view, 5> kEpochs = {"epoch", "current_epoch", "
 
 using Number = Frame::Variable;
 
+// From here on in kSteps. In native code `n` is as likely the size of a rank's part, and `i` is left from another loop.
+constexpr std::size_t kVague = 15;
+
+// Variables of native frames are only read of the program.
+bool IsFrom(const Frame& frame, cpython::Origin origin) {
+  return frame.kind == Frame::Kind::kPython ? cpython::OriginOf(frame.file) == origin
+                                            : origin == cpython::Origin::kProgram;
+}
+
 // Of equally good names the outermost frame's: loops further in are those of the model.
 template <std::size_t n>
 const Number* Best(const stacks::Thread& thread, cpython::Origin origin, const std::array<std::string_view, n>& names) {
   const Number* best = nullptr;
   std::size_t likeness = n;
   for (const Frame& frame : thread.frames) {
-    if (frame.kind != Frame::Kind::kPython || cpython::OriginOf(frame.file) != origin) continue;
+    if (!IsFrom(frame, origin)) continue;
     for (const Number& number : frame.numbers) {
       const auto at = static_cast<std::size_t>(std::find(names.begin(), names.end(), number.name) - names.begin());
+      if (frame.kind == Frame::Kind::kNative && at >= kVague) continue;
       if (at < n && at <= likeness && number.value >= 0) best = &number, likeness = at;
     }
   }

@@ -14,6 +14,7 @@
 #include "analyzer/attach/meet.h"
 #include "analyzer/attach/show.h"
 #include "analyzer/bundle/bundle.h"
+#include "analyzer/bundle/redact_files.h"
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
@@ -43,7 +44,7 @@ struct AttachRequest {
   std::vector<int> pids;
   std::string user, meet, report, bundle;
   double watch_s = 0;
-  bool json = false;
+  bool json = false, redact = false;
 };
 
 void Declare(Options* options, AttachRequest* request) {
@@ -58,6 +59,8 @@ void Declare(Options* options, AttachRequest* request) {
       ->type_name("FILE");
   options->add_option("--bundle", request->bundle, "also write verdict, page and all stacks as .tar.zst")
       ->type_name("FILE");
+  options->add_flag("--redact", request->redact,
+                    "hide secrets, names, addresses, paths and arguments in the bundle, as `ncclwatch bundle` does");
   options->add_flag("--json", request->json, "print as JSON (schema ncclwatch.diagnosis/1 with roll_call)");
 }
 
@@ -112,14 +115,37 @@ std::string PageOf(const diagnosis::Diagnosis& verdict, const attach::RollCall& 
   return page;
 }
 
-absl::Status WriteBundleTo(OutputFile* file, const diagnosis::Diagnosis& verdict, const attach::RollCall& call) {
-  const std::int64_t now_s = std::time(nullptr);
+NamesToHide NamesIn(const attach::RollCall& call) {
+  NamesToHide names;
+  for (const attach::Standing& one : call.ranks) {
+    names.hosts.push_back(one.host);
+    struct stat owner {};
+    const bool known = stat(fmt::format("/proc/{}", one.pid).c_str(), &owner) == 0;
+    if (const passwd* entry = known ? getpwuid(owner.st_uid) : nullptr) names.users.emplace_back(entry->pw_name);
+  }
+  for (const stacks::ProcessStacks& process : call.last) {
+    names.commands.push_back(process.command);
+    for (const stacks::Thread& thread : process.threads)
+      for (const stacks::Frame& frame : thread.frames)
+        names.paths.insert(frame.kind == stacks::Frame::Kind::kPython ? frame.file : frame.module_path);
+  }
+  return names;
+}
+
+absl::Status WriteBundleTo(OutputFile* file, bool redact, const diagnosis::Diagnosis& verdict,
+                           const attach::RollCall& call) {
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"diagnosis.json", attach::ToJson(verdict, call).dump(1, ' ', false, Json::error_handler_t::replace)},
+      {"diagnosis.txt", diagnosis::ToText(verdict) + "\n" + attach::ToText(call)},
+      {"stacks.txt", stacks::MergedText(call.last)}};
+  // Substitutes in its data might change its scripts too.
+  if (redact)
+    RedactFiles(NamesIn(call), &files);
+  else
+    files.emplace_back("report.html", PageOf(verdict, call));
   TarZst tar([file](std::string_view part) { return file->Write(part).ok(); });
-  tar.File("attach/diagnosis.json", attach::ToJson(verdict, call).dump(1, ' ', false, Json::error_handler_t::replace),
-           now_s);
-  tar.File("attach/diagnosis.txt", diagnosis::ToText(verdict) + "\n" + attach::ToText(call), now_s);
-  tar.File("attach/report.html", PageOf(verdict, call), now_s);
-  tar.File("attach/stacks.txt", stacks::MergedText(call.last), now_s);
+  const std::int64_t now_s = std::time(nullptr);
+  for (const auto& [name, bytes] : files) tar.File("attach/" + name, bytes, now_s);
   tar.Finish();
   return absl::OkStatus();
 }
@@ -132,7 +158,8 @@ void WriteFiles(const Command& self, const AttachRequest& request, const diagnos
   if (!request.report.empty())
     complain(WriteToFile(request.report, [&](OutputFile* file) { return file->Write(PageOf(verdict, call)); }));
   if (!request.bundle.empty())
-    complain(WriteToFile(request.bundle, [&](OutputFile* file) { return WriteBundleTo(file, verdict, call); }));
+    complain(WriteToFile(request.bundle,
+                         [&](OutputFile* file) { return WriteBundleTo(file, request.redact, verdict, call); }));
 }
 
 int NoJob(const Command& self, const AttachRequest& request) {
@@ -186,6 +213,7 @@ int Attach(const Command& self, const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
   const std::optional<uid_t> user = UserOf(request.user);
   if (!user) return UsageError(self, "there is no user " + request.user);
+  if (request.redact && request.bundle.empty()) return UsageError(self, "--redact is about --bundle");
   if (*user != geteuid() && geteuid() != 0) return UsageError(self, "only root may look at the jobs of others");
   if (const auto pid = geteuid() == 0 ? SomebodyElses(request.pids, *user) : std::nullopt)
     return UsageError(self, fmt::format("process {} belongs to another user: --user must name that user", *pid));

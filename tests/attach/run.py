@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,6 +17,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from harness import Skipped, case, check, check_equal, run_main, soak_case, until  # noqa: E402
+from named_hosts import NamedHosts  # noqa: E402
 
 PROGRAMS = os.path.join(HERE, "programs")
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"],
@@ -116,6 +118,8 @@ def one_mpi_job(sandbox, mpi, how, kinds=None, culprits=None, mark=None):
             check_found(said, kinds, culprits, "", moves=True)  # in its loop
         else:
             check_found(said, kinds, culprits, f"(steps.c:{line_of('steps.c', mark)})")
+            for row in said["roll_call"]:
+                check_equal((row["step"], row["group"]), (50, "MPI_COMM_WORLD" if row["in"] else None), f"step and communicator of {row}")
 
 
 def mpi_cases():
@@ -223,7 +227,7 @@ def workers_without_ranks(sandbox):
 
 
 @contextlib.contextmanager
-def many(sandbox, count, elsewhere, stderr=None):
+def many(sandbox, count, elsewhere, stderr=None, others="waits"):
     """Processes of 50 threads that sleep, in order; they need no MPI."""
     compiler = shutil.which("cc")
     if not compiler:
@@ -233,7 +237,7 @@ def many(sandbox, count, elsewhere, stderr=None):
     with contextlib.ExitStack() as stack:
         jobs = []
         for rank in range(count):
-            jobs.append(stack.enter_context(running(sandbox, [program, "elsewhere" if rank == elsewhere else "waits"], stderr)))
+            jobs.append(stack.enter_context(running(sandbox, [program, "elsewhere" if rank == elsewhere else others], stderr)))
             check_equal(jobs[-1].stdout.readline(), "ready\n", "its threads")
         yield jobs
 
@@ -252,6 +256,23 @@ def many_processes(sandbox):
         check_equal([line for job in jobs for line in job.stdout], [], "calls that were ended")
         print(f"{took:.1f} s, {used:.1f} s of a processor")
         check(took < 10, f"it took {took:.1f} s")
+
+
+@soak_case
+def many_that_spin(sandbox):
+    """The main threads of 64 processes never sleep: each is stopped for less than 5 ms."""
+    folder = sandbox.fresh("stops")
+    clock, times = os.path.join(folder, "stop_times.so"), os.path.join(folder, "times")
+    with many(sandbox, 64, 17, others="spins") as jobs:
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", os.path.join(PROGRAMS, "stop_times.c"), "-o", clock], check=True)
+        environment = sandbox.environment(preload=False, extra={"LD_PRELOAD": clock, "STOP_TIMES": times})
+        began = time.monotonic()
+        sandbox.run([sandbox.build.command, "attach", "--json", *[str(job.pid) for job in jobs]], environment, timeout=90)
+        took = time.monotonic() - began
+    with open(times) as file:
+        stops, longest_us, longest_asked_us = map(int, file.read().split())
+    print(f"{took:.1f} s, {stops} stops, at most {longest_us} us; {longest_asked_us} us with the wait for a processor")
+    check(stops > 0 and longest_us < 5000, f"{stops} stops, {longest_us} us")
 
 
 @case
@@ -295,8 +316,13 @@ def text_and_report(sandbox):
             text = file.read()
         check(text.lower().startswith("<!doctype html>") and "missing_participant" in text and "clock_nanosleep" in text, text[:500])
         listed = subprocess.run(["tar", "--zstd", "-tf", bundle], capture_output=True, text=True, check=True).stdout
-        check_equal(listed.split(), [f"attach/{name}" for name in ("diagnosis.json", "diagnosis.txt", "report.html", "stacks.txt")],
+        check_equal(listed.split(), [f"attach/{name}" for name in ("diagnosis.json", "diagnosis.txt", "stacks.txt", "report.html")],
                     "the bundle")
+        attach(sandbox, pids[0], "--bundle", bundle, "--redact")
+        hidden = subprocess.run(["tar", "--zstd", "-xOf", bundle], capture_output=True, text=True, check=True).stdout
+        check(f":{line})" in hidden and "clock_nanosleep" in hidden, f"what is to be seen: {hidden}")
+        for secret in (os.uname().nodename, sandbox.path):
+            check(secret not in hidden, f"`{secret}` in {hidden}")
 
 
 @case
@@ -351,6 +377,80 @@ def nodes_that_meet(sandbox):
     first = verdicts[0]["findings"][0]
     check_equal((first["kind"], first["culprits"], verdicts[0]["coverage"]["watched"]), ("missing_participant", [1], 3), "verdict")
     check(sum(f"told to {meet}" in err for _, err, _ in said) == 2, f"{said}")
+
+
+# In place of ssh: whoever serves the folder starts the command, as no process of one node reaches another node's.
+ORDER = """#!/bin/sh
+order=$(mktemp {folder}/XXXXXX)
+printf '%s\\0' "$@" > $order.part
+mv $order.part $order.ready
+while [ ! -e $order.ended ]; do sleep 0.05; done
+"""
+
+
+class Nodes(NamedHosts):
+    """Hosts that do not see one another's processes."""
+
+    inside = None
+
+    def __enter__(self):
+        super().__enter__()
+        self.inside = {f"host{number}": family(holder.pid)[1] for number, holder in enumerate(self.holders[1:])}
+        self.folder, self.server = self.sandbox.fresh("orders"), threading.Thread(target=self.serve)
+        with open(self.agent, "w") as file:
+            file.write(ORDER.format(folder=self.folder))
+        self.ended = threading.Event()
+        self.server.start()
+        return self
+
+    def __exit__(self, *error):
+        if self.inside:
+            self.ended.set()
+            self.server.join()
+        super().__exit__(*error)
+
+    def namespaces(self):
+        return [*super().namespaces(), "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
+
+    def at_node(self, host, *words):
+        return ["nsenter", "-t", str(self.inside[host]), "-n", "-u", "-m", "-p", *words]
+
+    def serve(self):
+        while not self.ended.wait(0.05):
+            for name in os.listdir(self.folder):
+                order = os.path.join(self.folder, name)
+                if not name.endswith(".ready"):
+                    continue
+                with open(order) as file:
+                    host, *words = file.read().split("\0")[:-1]
+                os.rename(order, order.replace(".ready", ".ended"))
+                subprocess.Popen(self.at_node(host, "sh", "-c", " ".join(words)), env=self.sandbox.environment(preload=False))
+
+    def mpirun(self, *words):
+        tcp = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "pml": "ob1", "btl_tcp_if_include": "eth0", "oob_tcp_if_include": "eth0"}
+        settings = [word for name, value in tcp.items() for word in ("--mca", name, value)]
+        return self.at_node("host0", *LAUNCHERS["openmpi"][:-2], *settings, *words)
+
+
+@soak_case
+def hosts_of_mpirun(sandbox):
+    """`mpirun ncclwatch attach` with a task on each host of the job prints one verdict."""
+    if os.getuid() != 0 or not shutil.which("mpirun.openmpi"):
+        raise Skipped("needs root and Open MPI")
+    program = os.path.join(sandbox.fresh("program"), "steps")
+    subprocess.run(["mpicc.openmpi", "-O2", "-g", os.path.join(PROGRAMS, "steps.c"), "-o", program], check=True)
+    with Nodes(sandbox) as nodes, running(sandbox, nodes.mpirun("--host", "host0:2,host1:2", "-n", "4", program, "sleeps")) as job:
+        check_equal(job.stdout.readline(), "step 50\n", "the fault")
+
+        def look():
+            done = sandbox.run(nodes.mpirun("--host", "host0,host1", "-n", "2", sandbox.build.command, "attach", "--json"),
+                               sandbox.environment(preload=False), timeout=90)
+            said = json.loads(done.out)
+            check_equal((said["coverage"]["watched"], said["job"]["hosts"]), (4, ["host0", "host1"]), f"one verdict: {done}")
+            return said["findings"]
+        first = until(look, "something was to be found", 120)[0]
+        check_equal((first["kind"], first["culprits"], first["culprit_details"][0]["host"]), ("missing_participant", [2], "host1"),
+                    "the verdict")
 
 
 @case

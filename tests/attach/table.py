@@ -4,8 +4,8 @@ and the examples on softgpu. Prints a table; status 1 if fewer than 90 % are rig
 
     tests/attach/table.py --build build/release [--ranks 4] [--only openmpi|mpich|examples] [NAME...]
 
-Right: the culprits are those of tests/mpi/cases.py, or the example's rank 2. Three attempts of each, as a rank may be on
-its way when the first roll is called."""
+Right: the culprits are those of tests/mpi/cases.py, or the example's rank 2. Five attempts of each, as a rank may be on
+its way when the first roll is called, and is not missed before the job is ten seconds old."""
 
 import argparse
 import dataclasses
@@ -51,7 +51,7 @@ def a_rank(job, variable):
 
 def verdict(job, variable, wanted):
     document = None
-    for _ in range(3):
+    for _ in range(5):
         pid = job.wait_until(lambda: a_rank(job, variable), 60, "a rank was to run")
         done = subprocess.run([job.build.command, "attach", "--json", str(pid)], capture_output=True, text=True, timeout=90)
         document = json.loads(done.stdout) if done.stdout else {"findings": [], "roll_call": done.stderr}

@@ -30,8 +30,11 @@ class NamedHosts:
         os.chmod(self.agent, 0o700)
         return self
 
+    def namespaces(self):
+        return ["--net", "--uts"]
+
     def hold(self, host):
-        holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname {host} && echo && exec sleep 1000000"],
+        holder = subprocess.Popen(["unshare", *self.namespaces(), "sh", "-c", f"hostname {host} && echo && exec sleep 1000000"],
                                   stdout=subprocess.PIPE)
         self.holders.append(holder)
         if holder.stdout.readline() != b"\n":

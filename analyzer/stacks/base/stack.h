@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/stacks/base/registers.h"
+
 namespace ncclwatch::stacks {
 
 struct Frame {
@@ -17,18 +19,21 @@ struct Frame {
   Kind kind = Kind::kNative;
   std::string function;  // demangled and shortened; empty if it has no symbol; of kFolded the whole line
 
+  std::vector<Variable> numbers;  // local variables, if they were asked for
+
   // kNative
   std::uint64_t address = 0;  // in the process; for a caller the instruction after the call
   std::string module;         // file name without folders, empty in anonymous memory
   std::string module_path;
-  std::uint64_t module_address = 0;  // as addr2line takes it: inside the call for a caller
-  bool guessed = false;              // found on the stack by likeness, not by unwind tables
+  std::uint64_t module_address = 0;   // as addr2line takes it: inside the call for a caller
+  bool guessed = false;               // found on the stack by likeness, not by unwind tables
+  Registers registers;                // that are known there
+  std::optional<std::uint64_t> base;  // the stack pointer before the call of this function
 
   // kPython
   std::string file;
-  int line = 0;                   // 0 unknown
-  std::vector<Variable> numbers;  // local variables, if they were asked for
-  std::uint64_t group = 0;        // address of the object in its variable `group`
+  int line = 0;             // 0 unknown
+  std::uint64_t group = 0;  // address of the object in its variable `group`
 };
 
 enum class How : std::uint8_t {

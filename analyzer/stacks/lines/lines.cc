@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analyzer/files/descriptor.h"
+#include "analyzer/stacks/lines/numbers.h"
 #include "analyzer/stacks/names/shorten.h"
 
 namespace ncclwatch::stacks {
@@ -152,6 +153,12 @@ class SourceLines::File {
     return found;
   }
 
+  std::vector<Frame::Variable> NumbersOf(const Frame& frame, Reader* memory) {
+    Dwarf_Die unit, split;
+    if (!dwarf_ || !FindUnit(frame.module_address, &unit, &split)) return {};
+    return NumbersIn(&split, frame.module_address, frame, memory);
+  }
+
  private:
   void Open(const std::string& path, struct stat* info) {
     dwarf_.reset();
@@ -197,10 +204,19 @@ SourceLines::SourceLines() { elf_version(EV_CURRENT); }
 SourceLines::~SourceLines() = default;
 
 std::optional<SourceLine> SourceLines::At(const std::string& path, std::uint64_t address, std::int64_t since_real_ns) {
+  File& file = FileAt(path);
+  if (file.changed_ns() > since_real_ns) return std::nullopt;
+  return file.At(address);
+}
+
+std::vector<Frame::Variable> SourceLines::NumbersOf(const Frame& frame, Reader* memory) {
+  return FileAt(frame.module_path).NumbersOf(frame, memory);
+}
+
+SourceLines::File& SourceLines::FileAt(const std::string& path) {
   std::unique_ptr<File>& file = files_[path];
   if (!file) file = std::make_unique<File>(path);
-  if (file->changed_ns() > since_real_ns) return std::nullopt;
-  return file->At(address);
+  return *file;
 }
 
 }  // namespace ncclwatch::stacks

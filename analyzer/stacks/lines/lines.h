@@ -6,6 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/stack.h"
 
 namespace ncclwatch::stacks {
 
@@ -27,9 +31,12 @@ class SourceLines {
   // here, says nothing of the address, or if the file was written after `since_real_ns` (CLOCK_REALTIME): then it may
   // be another one than the process ran.
   std::optional<SourceLine> At(const std::string& path, std::uint64_t address, std::int64_t since_real_ns);
+  // Whole numbers among the local variables of a native frame; what is on its stack is read through `memory`.
+  std::vector<Frame::Variable> NumbersOf(const Frame& frame, Reader* memory);
 
  private:
   class File;
+  File& FileAt(const std::string& path);
   std::map<std::string, std::unique_ptr<File>> files_;
 };
 

@@ -22,6 +22,8 @@ Frame Named(const RawFrame& raw, Modules* modules, const NameCache& names) {
   Frame frame;
   frame.address = raw.pc;
   frame.guessed = raw.guessed;
+  frame.registers = raw.registers;
+  frame.base = raw.base;
   const Module* const module = modules->At(PlaceOf(raw));
   if (!module) return frame;
   frame.module = module->name;

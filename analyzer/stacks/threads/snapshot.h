@@ -13,7 +13,7 @@
 #include "analyzer/stacks/base/memory.h"
 #include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/threads/proc_thread.h"
-#include "analyzer/stacks/unwind/registers.h"
+#include "analyzer/stacks/base/registers.h"
 
 namespace ncclwatch::stacks {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "analyzer/stacks/base/memory.h"
-#include "analyzer/stacks/unwind/registers.h"
+#include "analyzer/stacks/base/registers.h"
 
 namespace ncclwatch::stacks::processor {
 

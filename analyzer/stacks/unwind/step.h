@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "analyzer/stacks/base/modules.h"
-#include "analyzer/stacks/unwind/registers.h"
+#include "analyzer/stacks/base/registers.h"
 
 struct unw_addr_space;
 

@@ -24,7 +24,7 @@ class Walker {
   Walk Run() {
     bool exact = true;
     for (;;) {
-      walk_.frames.push_back({registers_.pc, exact, guessed_});
+      walk_.frames.push_back({registers_.pc, exact, guessed_, registers_, std::nullopt});
       guessed_ = false;
       if (walk_.frames.size() == kMostFrames) return End(Ending::kCut);
       if (const auto ending = ToCaller(exact)) return End(*ending);
@@ -81,6 +81,7 @@ class Walker {
     const bool leaf = walk_.frames.size() == 1 || walk_.frames.back().exact;
     if (sp && frame && !signal_frame_ && (leaf ? *frame < *sp : *frame <= *sp)) return Ending::kNonsense;
     if (!modules_->maps().At(caller.pc)) return Ending::kNonsense;
+    if (!signal_frame_) walk_.frames.back().base = frame;
     registers_ = caller;
     return std::nullopt;
   }

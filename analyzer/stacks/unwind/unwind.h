@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analyzer/stacks/base/modules.h"
-#include "analyzer/stacks/unwind/registers.h"
+#include "analyzer/stacks/base/registers.h"
 
 namespace ncclwatch::stacks {
 
@@ -15,6 +16,8 @@ struct RawFrame {
   std::uint64_t pc = 0;
   bool exact = false;    // pc is where it stands; else the instruction after a call, and pc - 1 lies in the call
   bool guessed = false;  // by likeness: something needed to be sure of it was not known
+  Registers registers;   // that are known there
+  std::optional<std::uint64_t> base;  // the stack pointer before the call of this function
 };
 
 enum class Ending : std::uint8_t {

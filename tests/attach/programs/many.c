@@ -1,5 +1,5 @@
 /* Fifty threads that wait, each in another system call; `MPI_Barrier` stands for a call that waits for the other ranks, and
- * the process whose argument is "elsewhere" does not make it. Prints a line for each call that a signal or ptrace ends. */
+ * the process whose argument is "elsewhere" does not make it. "spins": it does not sleep meanwhile. Prints a line for each call that a signal or ptrace ends. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -41,8 +41,11 @@ static void* waiting(void* which) {
   return NULL;
 }
 
+static volatile int spins;
+
 __attribute__((noinline)) void MPI_Barrier(void) {
-  for (;;) wait_in(3);
+  for (;;)
+    if (!spins) wait_in(3);
 }
 
 __attribute__((noinline)) static void load_batch(void) {
@@ -57,6 +60,7 @@ int main(int argc, char** argv) {
   puts("ready");
   fflush(stdout);
   if (argc > 1 && !strcmp(argv[1], "elsewhere")) load_batch();
+  spins = argc > 1 && !strcmp(argv[1], "spins");
   MPI_Barrier();
   return 0;
 }
