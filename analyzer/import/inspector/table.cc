@@ -3,26 +3,24 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "analyzer/import/inspector/instants.h"
 #include "analyzer/import/inspector/operation.h"
+#include "analyzer/import/inspector/ranks.h"
 #include "analyzer/import/inspector/read.h"
 #include "core/reader/box.h"
 #include "core/slow/robust.h"
 #include "core/steps/step_count.h"
 #include "ncclwatch/format/fingerprint.h"
-#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 namespace {
@@ -30,192 +28,6 @@ namespace {
 using diagnosis::StepPart;
 using diagnosis::StepTable;
 using diagnosis::StepTransfers;
-
-// Which job rank each process is: its rank in the communicator of all of them.
-
-struct Ranks {
-  std::vector<reader::BoxImage> boxes;   // by rank
-  std::map<Member, std::size_t> row_of;  // index into them; members that no one rank can be told for are missing
-  std::vector<std::string> notes;
-};
-
-using Process = std::pair<std::string, std::uint32_t>;  // host and pid
-
-struct World {
-  std::map<Process, std::vector<const Member*>> members;  // of each process
-  std::int32_t size = 0;
-};
-
-// The communicator of all processes, which several may be. None: there is no such one.
-std::optional<World> FindWorld(const Recording& recording, std::size_t processes) {
-  std::map<std::pair<std::string, std::int32_t>, World> communicators;
-  for (const auto& [member, operations] : recording.operations) {
-    World& one = communicators[{member.communicator, member.size}];
-    one.size = member.size;
-    one.members[{member.host, member.pid}].push_back(&member);
-  }
-  std::optional<World> best;
-  for (auto& [key, one] : communicators)
-    if (one.members.size() == processes && (!best || one.size > best->size)) best = std::move(one);
-  return best;
-}
-
-reader::BoxImage BoxOf(const Process& process, int rank) {
-  reader::BoxImage box;
-  box.path = fmt::format("{}-pid{}", process.first, process.second);
-  box.host = process.first;
-  box.boot_id = process.first;  // stands for the node: none is told
-  box.pid = process.second;
-  box.rank = rank;
-  box.dump = true;
-  return box;
-}
-
-// As many boxes as ranks; of a process that holds several ranks one for each.
-void AddRanksOfWorld(const World& world, Ranks* ranks) {
-  std::vector<std::tuple<int, Process, const Member*>> all;
-  bool several = false;
-  for (const auto& [process, members] : world.members) {
-    several = several || members.size() > 1;
-    for (const Member* const member : members) all.emplace_back(member->rank, process, member);
-  }
-  std::sort(all.begin(), all.end());
-  for (const auto& [rank, process, member] : all) {
-    ranks->row_of[*member] = ranks->boxes.size();
-    ranks->boxes.push_back(BoxOf(process, rank));
-    ranks->boxes.back().world_size = world.size;
-  }
-  if (several)
-    ranks->notes.push_back(
-        "processes hold several ranks: only the communicator of all ranks is looked at, since nothing says which rank "
-        "of "
-        "a process is a member of the others");
-}
-
-void AddNumberedProcesses(const std::set<Process>& processes, Ranks* ranks) {
-  int number = 0;
-  for (const Process& process : processes) ranks->boxes.push_back(BoxOf(process, number++));
-  ranks->notes.push_back(
-      "no communicator of all processes was recorded, so job ranks are not known: processes are numbered by host and "
-      "pid");
-}
-
-// Of processes that are one rank each.
-void AddOtherMembers(const Recording& recording, Ranks* ranks) {
-  std::map<Process, std::vector<std::size_t>> rows;
-  for (std::size_t row = 0; row < ranks->boxes.size(); ++row)
-    rows[{ranks->boxes[row].host, ranks->boxes[row].pid}].push_back(row);
-  for (const auto& [member, operations] : recording.operations) {
-    const std::vector<std::size_t>& own = rows[{member.host, member.pid}];
-    if (own.size() == 1) ranks->row_of.try_emplace(member, own.front());
-  }
-}
-
-// "0x7f8c496ae9f661" as a number; of other text its hash.
-std::uint64_t IdentityOf(const std::string& communicator) {
-  std::uint64_t number = 0;
-  const std::size_t digits = communicator.starts_with("0x") ? 2 : 0;
-  const char* const end = communicator.data() + communicator.size();
-  const auto [stop, error] = std::from_chars(communicator.data() + digits, end, number, 16);
-  if (error == std::errc() && stop == end) return number;
-  for (const char letter : communicator) number = format::Mix(number, static_cast<unsigned char>(letter));
-  return number;
-}
-
-void AddCommunicators(const Recording& recording, Ranks* ranks) {
-  for (const auto& [member, row] : ranks->row_of) {
-    reader::Communicator one;
-    one.index = static_cast<std::uint32_t>(ranks->boxes[row].communicators.size());
-    one.id = IdentityOf(member.communicator);
-    one.rank = static_cast<std::uint32_t>(member.rank);
-    one.size = static_cast<std::uint32_t>(member.size);
-    one.label = member.label;
-    one.state = format::CommunicatorState::kReady;
-    ranks->boxes[row].communicators.push_back(std::move(one));
-    reader::BoxImage& box = ranks->boxes[row];
-    for (const Operation& operation : recording.operations.at(member))
-      box.heartbeat_ns = std::max(box.heartbeat_ns, operation.written_ns);
-  }
-}
-
-Ranks FindRanks(const Recording& recording) {
-  std::set<Process> processes;
-  for (const auto& [member, operations] : recording.operations) processes.emplace(member.host, member.pid);
-  Ranks ranks;
-  if (const auto world = FindWorld(recording, processes.size()))
-    AddRanksOfWorld(*world, &ranks);
-  else
-    AddNumberedProcesses(processes, &ranks);
-  AddOtherMembers(recording, &ranks);
-  AddCommunicators(recording, &ranks);
-  return ranks;
-}
-
-// When the operations of one member were made, as well as its lines tell.
-
-enum class Timing {
-  kCalled,   // each line says it (NCCL_INSPECTOR_DUMP_VERBOSE)
-  kWritten,  // lines were written again and again, and say when
-  kNone,     // all was written at once, or at a few moments: only the order is known
-};
-
-constexpr std::int64_t kOneFlush_ns = 2'000'000;  // what is written within that time was written together
-constexpr std::size_t kFewestFlushes = 10;        // that tell how fast a job goes on
-
-struct Flush {
-  std::size_t begin = 0;
-  std::int64_t at_ns = 0;
-};
-
-std::vector<Flush> FlushesOf(const std::vector<Operation>& operations) {
-  std::vector<Flush> flushes;
-  for (std::size_t i = 0; i < operations.size(); ++i)
-    if (flushes.empty() || operations[i].written_ns - flushes.back().at_ns > kOneFlush_ns)
-      flushes.push_back({i, operations[i].written_ns});
-  return flushes;
-}
-
-// Evenly over (from, to].
-void Spread(std::size_t begin, std::size_t end, std::int64_t from, std::int64_t to, std::vector<std::int64_t>* at_ns) {
-  for (std::size_t i = begin; i < end; ++i) {
-    const double share = static_cast<double>(i - begin + 1) / static_cast<double>(end - begin);
-    (*at_ns)[i] = from + static_cast<std::int64_t>(static_cast<double>(to - from) * share);
-  }
-}
-
-Timing TimingOf(const std::vector<Operation>& operations) {
-  const auto called = [](const Operation& one) { return one.called_ns > 0; };
-  const auto earlier = [](const Operation& a, const Operation& b) { return a.called_ns < b.called_ns; };
-  if (std::all_of(operations.begin(), operations.end(), called) &&
-      std::is_sorted(operations.begin(), operations.end(), earlier))
-    return Timing::kCalled;
-  const std::vector<Flush> flushes = FlushesOf(operations);
-  std::int64_t in_kernels_ns = 0;
-  for (const Operation& one : operations) in_kernels_ns += one.kernel_ns;
-  // One long flush looks like many; but no job is in kernels for longer than it runs.
-  const bool tell = flushes.size() >= kFewestFlushes && flushes.back().at_ns - flushes.front().at_ns > in_kernels_ns;
-  return tell ? Timing::kWritten : Timing::kNone;
-}
-
-// Of each, ascending; in CLOCK_REALTIME, and of kNone as parts of a second: the operations spread evenly over it.
-std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, Timing timing) {
-  std::vector<std::int64_t> at_ns(operations.size());
-  if (timing == Timing::kCalled) {
-    std::transform(operations.begin(), operations.end(), at_ns.begin(), [](const auto& one) { return one.called_ns; });
-  } else if (timing == Timing::kNone) {
-    Spread(0, operations.size(), 0, kSecond, &at_ns);
-  } else {
-    const std::vector<Flush> flushes = FlushesOf(operations);
-    std::int64_t from =
-        flushes.empty() ? 0 : 2 * flushes.front().at_ns - flushes[std::min<std::size_t>(1, flushes.size() - 1)].at_ns;
-    for (std::size_t i = 0; i < flushes.size(); ++i) {
-      const std::size_t end = i + 1 < flushes.size() ? flushes[i + 1].begin : operations.size();
-      Spread(flushes[i].begin, end, from, flushes[i].at_ns, &at_ns);
-      from = flushes[i].at_ns;
-    }
-  }
-  return at_ns;
-}
 
 constexpr std::size_t kSmoothedSteps = 5;  // on either side
 
