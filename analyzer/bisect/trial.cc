@@ -16,6 +16,7 @@
 
 #include "analyzer/console/units.h"
 #include "analyzer/files/input_file.h"
+#include "analyzer/files/scratch_folder.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/signals.h"
@@ -29,12 +30,11 @@ using analyzer::MonotonicNow;
 constexpr int kCannotTell = 125;
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
-// A file for the output, that nobody finds by name any more.
+// A file for the output, that nobody finds by name any more; -1: none could be made.
 int OutputFile() {
-  char path[] = "/tmp/ncclwatch-bisect-XXXXXX";
-  const int fd = mkostemp(path, O_CLOEXEC);
-  if (fd >= 0) unlink(path);
-  return fd;
+  const analyzer::ScratchFolder folder("bisect");
+  if (folder.path().empty()) return -1;
+  return open((folder.path() + "/output").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
 }
 
 [[noreturn]] void Become(const Trial& trial, int output) {

@@ -2,11 +2,10 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 
 #include "analyzer/bisect/border.h"
@@ -18,6 +17,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/files/scratch_folder.h"
 #include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -45,21 +45,21 @@ struct BisectRequest {
   bool json = false;
 };
 
-// A file of items for one run.
+// A file of items for one run; no path: it could not be written.
 class ItemsFile {
  public:
   explicit ItemsFile(const std::vector<std::string>& items) {
-    const int fd = mkostemp(path_, O_CLOEXEC);
-    const std::string text = absl::StrJoin(items, "\n") + (items.empty() ? "" : "\n");
-    if (fd >= 0 && write(fd, text.data(), text.size()) >= 0) close(fd);
+    if (folder_.path().empty()) return;
+    path_ = folder_.path() + "/items";
+    std::ofstream file(path_);
+    for (const std::string& item : items) file << item << '\n';
+    if (!file.flush()) path_.clear();
   }
-  ~ItemsFile() { unlink(path_); }
-  ItemsFile(const ItemsFile&) = delete;
-  ItemsFile& operator=(const ItemsFile&) = delete;
-  const char* path() const { return path_; }
+  const std::string& path() const { return path_; }
 
  private:
-  char path_[32] = "/tmp/ncclwatch-items-XXXXXX";
+  const ScratchFolder folder_{"items"};
+  std::string path_;
 };
 
 class Bisection {
@@ -100,6 +100,10 @@ class Bisection {
   bisect::Outcome AskWith(const bisect::Question& question, const Items& items) {
     const std::vector<std::string> names = NamesOf(question, items);
     const ItemsFile file(names);
+    if (file.path().empty()) {
+      Note("a list of items cannot be written to TMPDIR: this run is left out");
+      return bisect::Outcome::kUnknown;
+    }
     bisect::Trial trial = TrialWith(question, items, request_.command, file.path());
     trial.limit_s = limit_s_;
     return Ask(trial, fmt::format("{} of {}: {}", items.size(), question.items.size(), absl::StrJoin(names, " ")));

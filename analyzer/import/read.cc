@@ -1,12 +1,10 @@
 #include "analyzer/import/read.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
-#include <mutex>
-#include <thread>
 #include <utility>
 
+#include "analyzer/import/base/in_parallel.h"
 #include "analyzer/import/boxes.h"
 #include "analyzer/import/debug_page.h"
 #include "analyzer/import/json_text.h"
@@ -18,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kMostThreads = 16;                     // more than a disk serves
 constexpr std::uint64_t kBytesOfPageToLookAt = 64 << 10;  // its style comes before the first rank
 
 }  // namespace
@@ -58,24 +55,11 @@ std::vector<std::string> DumpFiles(const std::string& directory) {
 void ReadDumps(const std::vector<std::string>& files, const std::function<void(std::size_t)>& done,
                reader::RunImage* run) {
   std::vector<std::vector<absl::StatusOr<Dump>>> read(files.size());
-  std::atomic<std::size_t> next = 0;
-  std::size_t finished = 0;
-  std::mutex mutex;
-  const auto work = [&] {
-    DumpReader reader;
-    for (std::size_t i = next++; i < files.size(); i = next++) {
-      read[i] = reader.Read(files[i]);
-      const std::lock_guard lock(mutex);
-      done(++finished);
-    }
+  const auto read_one = [&](std::size_t i) {
+    thread_local DumpReader reader;
+    read[i] = reader.Read(files[i]);
   };
-  {
-    std::vector<std::jthread> others;
-    const std::size_t threads =
-        std::min<std::size_t>({std::thread::hardware_concurrency(), kMostThreads, files.size()});
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
+  InParallel(files.size(), read_one, done);
   std::vector<Dump> dumps;
   for (std::size_t i = 0; i < files.size(); ++i)
     for (absl::StatusOr<Dump>& one : read[i])

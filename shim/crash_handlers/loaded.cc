@@ -36,6 +36,14 @@ struct Remembered {
 };
 Remembered remembered;
 
+// -1: in none of them.
+int RememberedAt(std::uint64_t address) {
+  const std::uint32_t used = remembered.used.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i)
+    if (address >= remembered.modules[i].begin && address < remembered.modules[i].end) return static_cast<int>(i);
+  return -1;
+}
+
 void PutFile(const char* path, Executing* module) {
   const char* const slash = std::strrchr(path, '/');
   const char* const file = slash ? slash + 1 : path;
@@ -99,13 +107,9 @@ bool FindLoaded(std::uint64_t address, Loaded* module) {
     module->name = reinterpret_cast<std::uint64_t>(map.l_name);
     return true;
   }
-  const std::uint32_t used = remembered.used.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (address < remembered.modules[i].begin || address >= remembered.modules[i].end) continue;
-    *module = remembered.modules[i];
-    return true;
-  }
-  return false;
+  const int at = RememberedAt(address);
+  if (at >= 0) *module = remembered.modules[at];
+  return at >= 0;
 }
 
 bool FindExecuting(std::uint64_t address, Executing* module) {
@@ -116,13 +120,9 @@ bool FindExecuting(std::uint64_t address, Executing* module) {
     PutFile(found.map->l_name, module);
     return true;
   }
-  const std::uint32_t used = remembered.used.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (address < remembered.modules[i].begin || address >= remembered.modules[i].end) continue;
-    *module = remembered.executing[i];
-    return true;
-  }
-  return false;
+  const int at = RememberedAt(address);
+  if (at >= 0) *module = remembered.executing[at];
+  return at >= 0;
 }
 
 void PathOf(const Loaded& module, char* path, std::size_t size) {

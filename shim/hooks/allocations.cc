@@ -105,14 +105,12 @@ namespace {
 // Addresses only: there before any constructor has run, as dlsym may be asked by then.
 struct Known {
   const char* name;
-  void* exported;
   void* wrappers[kSlots];
 };
 static_assert(kSlots == 4, "the table has four of each");
 const Known kTable[kRows] = {
 #define ALLOCATION(number, name, ...)                                                                           \
   {#name,                                                                                                       \
-   reinterpret_cast<void*>(&::name),                                                                            \
    {reinterpret_cast<void*>(&Wrapper<k_##name, 0>::Call), reinterpret_cast<void*>(&Wrapper<k_##name, 1>::Call), \
     reinterpret_cast<void*>(&Wrapper<k_##name, 2>::Call), reinterpret_cast<void*>(&Wrapper<k_##name, 3>::Call)}},
 #include "ncclwatch/functions/cuda.def"
@@ -191,10 +189,5 @@ void* WrapperOf(const char* name, void* real) {
 }
 
 bool IsAllocation(const char* name) { return FinderOf(name) >= 0 || RowOf(name) >= 0; }
-
-void* ExportedAllocation(const char* name) {
-  const int row = RowOf(name);
-  return row < 0 ? nullptr : kTable[row].exported;
-}
 
 }  // namespace ncclwatch::shim

@@ -10,7 +10,5 @@ namespace ncclwatch::shim {
 void* WrapperOf(const char* name, void* real);
 // Whether WrapperOf would give something else.
 bool IsAllocation(const char* name);
-// Our own exported function of that name, which passes on to whatever stands behind us.
-void* ExportedAllocation(const char* name);
 
 }  // namespace ncclwatch::shim

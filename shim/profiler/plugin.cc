@@ -3,36 +3,26 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <new>
 #include <string>
 
-#include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
-#include "shim/base/clock.h"
 #include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
 #include "shim/black_box/box.h"
 #include "shim/black_box/groups.h"
-#include "shim/profiler/cost.h"
 #include "shim/profiler/events.h"
 #include "shim/profiler/interface.h"
-#include "shim/profiler/rate.h"
+#include "shim/profiler/wanted.h"
+#include "shim/profiler/work.h"
 #include "shim/resolve/preload.h"
 #include "watchdog/log/log.h"
 
 namespace ncclwatch::shim::profiler {
 namespace {
-
-using format::Algorithm;
-using format::Protocol;
-
-constexpr std::uint32_t kNeverTimed = format::kEmpty | format::kOneRank;  // flags of such calls
 
 // What NCCL must tell of a call for its kernel to be timed.
 constexpr int kWanted = kCollective | kPointToPoint | kKernelChannel;
@@ -107,123 +97,6 @@ struct PluginOf<6> {
 
 // The user's plugins, by version.
 constinit std::atomic<const void*> their_plugins[kVersions + 1] = {};
-
-template <std::size_t kCount>
-std::uint8_t IndexOf(const std::string_view (&names)[kCount], const char* name) {
-  const auto found = name ? std::find(std::begin(names) + 1, std::end(names), name) : std::end(names);
-  return found == std::end(names) ? 0 : static_cast<std::uint8_t>(found - std::begin(names));
-}
-Algorithm AlgorithmOf(const char* name) { return Algorithm(IndexOf(format::kAlgorithms, name)); }
-Protocol ProtocolOf(const char* name) { return Protocol(IndexOf(format::kProtocols, name)); }
-// Version 1 counts from 0.
-Algorithm AlgorithmOf(std::uint8_t number) { return Algorithm(number < 7 ? number + 1 : 0); }
-Protocol ProtocolOf(std::uint8_t number) { return Protocol(number < 3 ? number + 1 : 0); }
-
-// "ncclBfloat16", "ncclFloat8e4m3": the first number in it is of bits.
-std::size_t BytesOf(const char* datatype) {
-  if (!datatype) return 0;
-  while (*datatype && (*datatype < '0' || *datatype > '9')) ++datatype;
-  return std::strtoul(datatype, nullptr, 10) / 8;
-}
-std::size_t BytesOf(std::uint8_t datatype) { return functions::DatatypeBytes(datatype); }
-
-std::string_view FunctionOf(const char* name) { return name ? name : ""; }
-std::string_view FunctionOf(std::uint8_t number) {
-  constexpr std::string_view kNames[] = {"Broadcast", "Reduce",   "AllGather", "ReduceScatter",
-                                         "AllReduce", "SendRecv", "Send",      "Recv"};
-  return number < std::size(kNames) ? kNames[number] : "";
-}
-
-// What events of all versions say, as far as it is used.
-struct Work {
-  std::string_view function;  // without "nccl"
-  std::size_t bytes = 0;
-  Algorithm algorithm = Algorithm::kUnknown;
-  Protocol protocol = Protocol::kUnknown;
-};
-
-template <class T>
-const auto& Plain(const T& described) {
-  if constexpr (requires { described.as4; })
-    return described.as4;
-  else
-    return described;
-}
-
-template <class E>
-Work WorkOf(const E& event) {
-  if (event.type == kPointToPoint) {
-    const auto& it = Plain(event.point_to_point);
-    return {FunctionOf(it.function), it.count * BytesOf(it.datatype)};
-  }
-  const auto& it = Plain(event.collective);
-  return {FunctionOf(it.function), it.count * BytesOf(it.datatype), AlgorithmOf(it.algorithm), ProtocolOf(it.protocol)};
-}
-
-// The trial of the interface's cost. One thread at a time: another one goes by what holds at the moment.
-struct Trial {
-  std::atomic_flag busy;
-  std::atomic<bool> may_ask{true};
-  std::atomic<bool> over{false};
-  // By whose calls windows are counted; another one takes its place when it has made no call while others made so many.
-  std::uint32_t index = format::kNoCommunicator;
-  std::uint64_t others = 0;
-  CostTrial windows;
-};
-constinit Trial trial;
-constinit Rate rate;
-std::int64_t Now() { return clock::Nanoseconds(CLOCK_MONOTONIC); }
-constexpr std::uint64_t kAnotherAfter = 4096;
-
-void Decide(Box& box, const CostEstimate& estimate) {
-  const bool cheap = estimate.verdict() == CostEstimate::Verdict::kCheap;
-  trial.may_ask.store(cheap, std::memory_order_relaxed);
-  trial.over.store(true, std::memory_order_relaxed);
-  if (!cheap) box.detours.fetch_and(static_cast<std::uint8_t>(~kTimesKernels), std::memory_order_relaxed);
-  // All ranks come to about the same.
-  if (!cheap && box.header->identity.rank <= 0)
-    log::host::Warn("NCCL's profiler interface adds {:.1f} % to the time of the job: kernels are timed no more",
-                    100 * estimate.cost());
-}
-
-bool TooCostly() {
-  return trial.over.load(std::memory_order_relaxed) && !trial.may_ask.load(std::memory_order_relaxed);
-}
-
-// Whether NCCL may be asked for events of this call, as far as their cost is concerned. NCCLWATCH_PROFILER=1/N means
-// what it says.
-bool MayAsk(Box& box, const Call& call) {
-  if (box.times_beside_others || trial.over.load(std::memory_order_relaxed))
-    return trial.may_ask.load(std::memory_order_relaxed);
-  if (call.family != functions::Family::kCollective || call.slot == kNoSlot || call.index == format::kNoCommunicator ||
-      (call.flags & kNeverTimed) != 0 || trial.busy.test_and_set(std::memory_order_acquire))
-    return trial.may_ask.load(std::memory_order_relaxed);
-  if (call.index != trial.index && ++trial.others > kAnotherAfter) trial.index = call.index;
-  if (trial.index == format::kNoCommunicator) trial.index = call.index;
-  if (call.index == trial.index) {
-    trial.others = 0;
-    const std::uint64_t id = box.communicators[call.index].id;
-    trial.may_ask.store(trial.windows.Enter(id, call.position, Now()), std::memory_order_relaxed);
-    if (trial.windows.estimate().verdict() != CostEstimate::Verdict::kOpen) Decide(box, trial.windows.estimate());
-  }
-  trial.busy.clear(std::memory_order_release);
-  return trial.may_ask.load(std::memory_order_relaxed);
-}
-
-// By a hash of the position: what comes back in every step is not left out for ever. And what does not come often.
-bool IsWanted(Box& box, const Call& call) {
-  constexpr std::uint64_t kSalt = 0x6b65726e656c73;
-  const bool may_ask = MayAsk(box, call);
-  if (box.times_every == 0 || call.slot == kNoSlot || call.index == format::kNoCommunicator ||
-      (call.flags & kNeverTimed) != 0)
-    return false;
-  // Too few of them to disturb the trial.
-  if (call.fingerprint != 0 && !TooCostly() &&
-      box.privates[call.index].shapes.IsFirst(call.generation, call.position, call.fingerprint))
-    return true;
-  const std::uint32_t every = box.times_beside_others ? box.times_every : rate.Every(box.times_every, Now);
-  return may_ask && format::Mix(kSalt, call.position) % every == 0;
-}
 
 // Until version 4 NCCL tells of a group's work when the group ends, and in another order. Its calls of equal function
 // and size on communicators of equal size and rank are equal to NCCL too.

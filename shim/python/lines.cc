@@ -23,21 +23,15 @@ template <class Memory>
 [[gnu::always_inline]] inline bool PythonLines::Search(std::uint64_t state, Line* line, pyframes::Trail* trail) {
   pyframes::Frames<Memory> frames(python_);
   if constexpr (std::is_same_v<Memory, pyframes::Copied>) frames.memory().Follow(trail);
-  pyframes::Frame frame;
-  std::uint64_t at = 0, file = 0, file_of_line = 0;
+  std::uint64_t file_of_line = 0;
   line->code = 0;
-  if (!frames.Innermost(state, &at)) return false;
-  for (int depth = 0; at != 0 && depth < kMostFrames; ++depth, at = frame.previous) {
-    if (!frames.Read(at, &frame)) return false;
-    if (frame.code == 0) continue;
-    if (!frames.FileOf(frame.code, &file)) return false;
-    const int origin = OriginOf(frame.code, file);
-    if (origin < 0) return false;
-    if (line->code != 0 && static_cast<cpython::Origin>(origin) <= line->origin) continue;
-    *line = {frame.code, 0, frame.instruction, frame.copy, static_cast<cpython::Origin>(origin)};
+  const auto each = [&](const pyframes::Frame& frame, std::uint64_t file, cpython::Origin origin) {
+    if (line->code != 0 && origin <= line->origin) return true;
+    *line = {frame.code, 0, frame.instruction, frame.copy, origin};
     file_of_line = file;
-    if (line->origin == cpython::Origin::kProgram) break;
-  }
+    return origin != cpython::Origin::kProgram;
+  };
+  if (!Walk(frames, state, each)) return false;
   if (line->code == 0) return true;
   pyframes::Code code;
   if (!frames.Read(line->code, &code)) return false;

@@ -64,6 +64,23 @@ class PythonLines {
     pyframes::Trail trail;
   };
 
+  // `each` gets a frame, the file of its code and where that is from, beginning with the innermost, until it returns
+  // false. False: what was read cannot be a thread's frames.
+  template <class Memory, class Each>
+  [[gnu::always_inline]] bool Walk(pyframes::Frames<Memory>& frames, std::uint64_t state, Each each) {
+    pyframes::Frame frame;
+    std::uint64_t at = 0, file = 0;
+    if (!frames.Innermost(state, &at)) return false;
+    for (int depth = 0; at != 0 && depth < kMostFrames; ++depth, at = frame.previous) {
+      if (!frames.Read(at, &frame)) return false;
+      if (frame.code == 0) continue;
+      if (!frames.FileOf(frame.code, &file)) return false;
+      const int origin = OriginOf(frame.code, file);
+      if (origin < 0) return false;
+      if (!each(frame, file, static_cast<cpython::Origin>(origin))) break;
+    }
+    return true;
+  }
   template <class Memory>
   bool Search(std::uint64_t state, Line* line, pyframes::Trail* trail);
   bool SearchAnew(Thread& thread, std::uint64_t state, Line* line);

@@ -25,24 +25,21 @@ bool PythonLines::SkipBackend(std::uint64_t state) {
   pyframes::Frames<pyframes::Copied> frames(python_);
   pyframes::Trail trail;
   frames.memory().Follow(&trail);
-  pyframes::Frame frame;
-  std::uint64_t at = 0, file = 0, caller = 0;
-  if (!frames.Innermost(state, &at)) return false;
-  for (int depth = 0; at != 0 && depth < kMostFrames; ++depth, at = frame.previous) {
-    if (!frames.Read(at, &frame)) return false;
-    if (frame.code == 0) continue;
-    if (!frames.FileOf(frame.code, &file)) return false;
-    const int origin = OriginOf(frame.code, file);
-    if (origin < 0) return false;
-    if (static_cast<cpython::Origin>(origin) == cpython::Origin::kProgram) {
-      if (count == kMost) return false;
+  std::uint64_t caller = 0;
+  bool too_many = false;
+  const auto each = [&](const pyframes::Frame& frame, std::uint64_t file, cpython::Origin origin) {
+    if (origin == cpython::Origin::kProgram) {
+      too_many = count == kMost;
+      if (too_many) return false;
       own[count++] = {frame.code, file};
       caller = 0;
     } else if (count > 0) {
       caller = frame.code;
-      if (static_cast<cpython::Origin>(origin) != cpython::Origin::kStandard) break;
+      return origin == cpython::Origin::kStandard;
     }
-  }
+    return true;
+  };
+  if (!Walk(frames, state, each) || too_many) return false;
   if (count == 0 || !IsBackend(own[count - 1].code, caller) || !trail.IsUnchanged()) return false;
   for (std::size_t i = 0; i < count; ++i) NoteOrigin(own[i].code, own[i].file, cpython::Origin::kPackage);
   return true;

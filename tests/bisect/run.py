@@ -67,6 +67,20 @@ def one_item_of_many(sandbox):
 
 
 @case
+def temporary_files(sandbox):
+    """They lie below TMPDIR and go with the run. A list that cannot be written accuses no item."""
+    path, folder = items_file(sandbox, ["layer1", "layer2", "layer3"]), sandbox.fresh("temporary")
+    script = f'case "$NCCLWATCH_ITEMS" in {folder}/*) ;; *) exit 125 ;; esac; ! grep -qx layer3 "$NCCLWATCH_ITEMS"'
+    command = ["sh", "-c", script]
+    status, result, done = bisect(sandbox, "--items", path, command=command, env={"TMPDIR": folder})
+    check_equal((status, result["culprits"]), (0, ["layer3"]), f"{done}")
+    check_equal(os.listdir(folder), [], "what is left")
+    status, result, done = bisect(sandbox, "--items", path, command=command, env={"TMPDIR": os.path.join(folder, "none")})
+    check_equal((status, result["culprits"]), (1, []), f"{done}")
+    check("cannot be written to TMPDIR" in done.err, f"{done}")
+
+
+@case
 def hosts(sandbox):
     path = items_file(sandbox, [f"gpu{i:02}" for i in range(16)])
     both = 'case " $* " in *" gpu03 "*|*" gpu11 "*) exit 1;; esac'

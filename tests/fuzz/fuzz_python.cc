@@ -6,37 +6,21 @@
 #include <vector>
 
 #include "analyzer/stacks/python/threads.h"
+#include "tests/fuzz/input.h"
 #include "tests/python_stacks/fake_process.h"
 #include "watchdog/cpython/line_table.h"
 
 namespace {
 
 using namespace ncclwatch::stacks;
+using ncclwatch::fuzz::Input;
+using ncclwatch::fuzz::Require;
 using python::testing::FakeFrame;
 using python::testing::FakeProcess;
 
 constexpr std::pair<int, bool> kVersions[] = {{9, false},  {10, false}, {11, false}, {12, false}, {13, false},
                                               {14, false}, {15, false}, {13, true},  {14, true},  {15, true}};
 constexpr std::size_t kMostReads = 20'000'000;
-
-struct Input {
-  const std::uint8_t* data;
-  std::size_t size;
-  std::uint8_t Next() {
-    if (size == 0) return 0;
-    --size;
-    return *data++;
-  }
-  std::uint64_t Number(int bytes) {
-    std::uint64_t number = 0;
-    for (int i = 0; i < bytes; ++i) number = number << 8 | Next();
-    return number;
-  }
-};
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void Damage(Input* input, FakeProcess* process) {
   std::vector<std::uint8_t>& memory = process->memory();

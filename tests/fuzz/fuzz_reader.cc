@@ -12,10 +12,12 @@
 #include "core/reader/left_out.h"
 #include "core/report/render.h"
 #include "core/view/from_boxes.h"
+#include "tests/fuzz/input.h"
 #include "tests/unit/support/job_builder.h"
 
 namespace {
 
+using ncclwatch::fuzz::Patch;
 using ncclwatch::testing::Job;
 
 const std::vector<char>& Whole() {
@@ -30,17 +32,6 @@ const std::vector<char>& Whole() {
   return bytes;
 }
 
-// Sections begin at these offsets, roughly: small numbers reach all of them.
-void Patch(const std::uint8_t* data, std::size_t size, std::vector<char>* bytes) {
-  while (size >= 4) {
-    const std::size_t offset = (std::size_t{data[0]} << 9 | std::size_t{data[1]}) % bytes->size();
-    const std::size_t length = std::min<std::size_t>({data[2] % 16u + 1u, size - 3, bytes->size() - offset});
-    std::memcpy(bytes->data() + offset, data + 3, length);
-    data += 3 + length;
-    size -= 3 + length;
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -50,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 0 && data[0] % 2 == 1) {
     bytes.assign(reinterpret_cast<const char*>(data), reinterpret_cast<const char*>(data) + size);
   } else if (size > 1) {
-    Patch(data + 1, size - 1, &bytes);
+    Patch(data + 1, size - 1, 9, &bytes);  // small numbers reach all sections
   }
   if (::ftruncate(descriptor, 0) != 0) return 0;
   if (::pwrite(descriptor, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return 0;

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "analyzer/stacks/sample.h"
+#include "tests/fuzz/input.h"
 
 namespace {
 
 using namespace ncclwatch;
+using ncclwatch::fuzz::Patch;
 
 constexpr std::size_t kStack = 512;
 
@@ -56,16 +58,6 @@ std::vector<std::byte> MakeSample() {
   return bytes;
 }
 
-void Patch(const std::uint8_t* data, std::size_t size, std::vector<std::byte>* bytes) {
-  while (size >= 4) {
-    const std::size_t offset = (std::size_t{data[0]} << 8 | std::size_t{data[1]}) % bytes->size();
-    const std::size_t length = std::min<std::size_t>({data[2] % 16u + 1u, size - 3, bytes->size() - offset});
-    std::memcpy(bytes->data() + offset, data + 3, length);
-    data += 3 + length;
-    size -= 3 + length;
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -75,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.clear();
     Append(data + 1, size - 1, &bytes);
   } else if (size > 1) {
-    Patch(data + 1, size - 1, &bytes);
+    Patch(data + 1, size - 1, 8, &bytes);
   }
   std::string reason;
   if (const auto process = stacks::SampledProcess::Parse(std::move(bytes), &reason)) stacks::ReadSample(process.get());

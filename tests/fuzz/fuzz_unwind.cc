@@ -10,37 +10,16 @@
 #include "analyzer/stacks/unwind/processor.h"
 #include "analyzer/stacks/unwind/step.h"
 #include "analyzer/stacks/unwind/unwind.h"
+#include "tests/fuzz/input.h"
 #include "tests/stacks/table_image.h"
 
 namespace {
 
 using namespace ncclwatch::stacks;
+using ncclwatch::fuzz::Input;
+using ncclwatch::fuzz::Require;
 
 constexpr std::uint64_t kBias = 0x7f0000000000, kStack = 0x7ffe00001000;
-
-struct Input {
-  const std::uint8_t* data;
-  std::size_t size;
-  std::uint8_t Next() {
-    if (size == 0) return 0;
-    --size;
-    return *data++;
-  }
-  std::uint64_t Number(int bytes) {
-    std::uint64_t number = 0;
-    for (int i = 0; i < bytes; ++i) number = number << 8 | Next();
-    return number;
-  }
-  std::vector<std::uint8_t> Bytes(std::size_t count) {
-    std::vector<std::uint8_t> bytes(std::min(count, size));
-    for (std::uint8_t& byte : bytes) byte = Next();
-    return bytes;
-  }
-};
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 class Repeating : public Reader {
  public:

@@ -93,7 +93,8 @@ LAYOUTS = {2: 4, 4: 8, 8: 16}  # nodes: ranks
 # Situations, each over 4 nodes: options of fault().
 SITUATIONS = {"hub_cut_off": {"cut": True}, "lossy": {"lossy": True}, "redis": {"redis": True},
               "redis_restarted": {"redis": True, "kill_redis": True}}
-# With every run of all tests; `all` runs the rest. Lossy networks take half a minute each.
+# With every run of all tests; `all` runs the rest: faults whose verdict is another one's, lossy networks (half a minute each).
+ALIKE = ("rank0_logging", "bucket_sizes", "exception", "missing_at_start")
 QUICK = {"hub_cut_off": ("killed", "stuck_data_loader"), "lossy": (), "redis": ("killed", "frozen"),
          "redis_restarted": ("wrong_dtype",)}
 
@@ -207,7 +208,9 @@ def quick(name):
     level, _, what = name.partition(".")
     if name in {test.__name__ for test in cases.LONG}:
         return False
-    return level not in SITUATIONS or what in QUICK.get(level, ())
+    if level == "fault":
+        return what not in ALIKE
+    return level not in SITUATIONS or what in QUICK[level]
 
 
 def main():

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from cases_replay import EXAMPLES, verdict
+from cases_replay import recorded_in, told_and_replayed, verdict
 from common import ROOT, Recorded
 from harness import Skipped, case, check, check_equal, soak_case
 
@@ -120,32 +120,29 @@ def damaged(sandbox):
     check(job.segments()[0] in done.err and "at byte " in done.err, done.err)
 
 
-def on_nccl(sandbox, example, extra):
-    build = sandbox.build
-    path = os.path.join(build.root, "examples", example)
-    build.need(path)
-    scratch = sandbox.fresh("job")
-    directory = os.path.join(scratch, "recording")
-    env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, **extra})
-    sandbox.run([build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *LAUNCH, path],
-                env, timeout=60)
-    told = json.loads(sandbox.run([build.command, "diagnose", "--json", directory], env).out)
-    # Beside other tests a rank may start seconds after the first; a stuck stream needs a stall while its host is in the call.
-    env["NCCLWATCH_TIMEOUT"] = "3" if example == "stuck_stream" else "6"
-    played = sandbox.run([build.command, "replay", "--on", "nccl", "--json", directory], env, timeout=60)
-    check_equal(played.status, 1, f"{played}")
-    return told, json.loads(played.out)
-
-
+EXAMPLES = ("bucket_sizes", "exception", "frozen", "killed", "missing_at_start", "rank0_logging", "skipped_collective",
+            "stuck_data_loader", "stuck_stream", "uneven_last_batch", "wrong_dtype", "wrong_world_size")
 for each in EXAMPLES:
     def run(sandbox, example=each):
-        told, played = on_nccl(sandbox, example, {"NCCLWATCH_GPU": "both"} if example == "stuck_stream" else {})
-        check_equal(played["completed"], False, "it does not complete")
-        expected, got = verdict(told), verdict(played)
+        """The same verdict on the model and on NCCL."""
+        path = os.path.join(sandbox.build.root, "examples", example)
+        sandbox.build.need(path)
+        extra = {"NCCLWATCH_GPU": "both"} if example == "stuck_stream" else {}
+        scratch, directory = recorded_in(sandbox, [*LAUNCH, path], extra)
+        told, model = told_and_replayed(sandbox, directory)
+        expected = verdict(told)
+        check(expected is not None, f"a fault was found: {told}")
+        check_equal((model["completed"], verdict(model)), (False, expected), "verdict on the model")
+        # Beside other tests a rank may start seconds after the first; a stuck stream needs a stall while its host is in the call.
+        env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, "NCCLWATCH_TIMEOUT": "3" if extra else "6", **extra})
+        done = sandbox.run([sandbox.build.command, "replay", "--on", "nccl", "--json", directory], env, timeout=60)
+        check_equal(done.status, 1, f"{done}")
+        played = json.loads(done.out)
+        got = verdict(played)
         if example == "missing_at_start":  # a process that plays no call of NCCL is not seen
             expected, got = expected[0], got[0]
-        check_equal(got, expected, f"verdict on NCCL: {played['findings'][:1]}")
-    run.__name__ = f"nccl_{each}"
+        check_equal((played["completed"], got), (False, expected), f"verdict on NCCL: {played['findings'][:1]}")
+    run.__name__ = f"example_{each}"
     case(run)
 
 
@@ -160,7 +157,7 @@ def on_mpi(sandbox, mpi, program, argument, options=()):
     launcher = LAUNCHERS[mpi].format(n=4).split()
     sandbox.run([build.command, "run", "--on-fault", "abort", "--record", directory, "--", *launcher, path, argument], env,
                 timeout=60)
-    told = json.loads(sandbox.run([build.command, "diagnose", "--json", directory], env).out)
+    told, model = told_and_replayed(sandbox, directory)
     done = sandbox.run([build.command, "replay", "--on", "mpi", "--launcher", LAUNCHERS[mpi], "--out", out, "--json",
                         *options, directory], env, timeout=60)
     check(done.out.startswith("{"), f"{done}")
@@ -171,7 +168,7 @@ def on_mpi(sandbox, mpi, program, argument, options=()):
         keys = ("rank", "op", "count", "bytes", "dtype", "reduction", "root", "peer", "position")
         return [tuple(call[key] for key in keys) for call in rows if call["communicator"]]
 
-    return told, json.loads(done.out), calls(directory), calls(out)
+    return told, model, json.loads(done.out), calls(directory), calls(out)
 
 
 ENDS = (("clean_collectives", "rooted"), ("clean_collectives", "nonblocking"), ("clean_collectives", "operators"),
@@ -180,16 +177,18 @@ HANGS = (("messages", "tag"), ("messages", "receive_receive"), ("collectives", "
 for library in LAUNCHERS:
     def ends(sandbox, mpi=library):
         for program, argument in ENDS:
-            told, played, recorded, again = on_mpi(sandbox, mpi, program, argument)
+            told, model, played, recorded, again = on_mpi(sandbox, mpi, program, argument)
             check_equal(told["findings"], [], f"{argument}: it is healthy")
+            check_equal((model["completed"], model["findings"]), (True, []), f"{argument}: on the model: {model}")
             check_equal((played["completed"], played["wrong"], played["not_played"], played["findings"]),
                         (True, 0, {}, []), f"{argument}: {played}")
             check_equal(again, recorded, f"{argument}: calls")
 
     def hangs(sandbox, mpi=library, programs=HANGS):
         for program, argument in programs:
-            told, played, _, _ = on_mpi(sandbox, mpi, program, argument)
+            told, model, played, _, _ = on_mpi(sandbox, mpi, program, argument)
             check(verdict(told) is not None, f"{argument}: a fault was found: {told}")
+            check_equal(verdict(model), verdict(told), f"{argument}: verdict on the model")
             check_equal(verdict(played), verdict(told), f"{argument}: verdict on {mpi}")
 
     def hangs_once(sandbox, hangs=hangs):
@@ -204,6 +203,6 @@ for library in LAUNCHERS:
 
 @case
 def what_leaked_is_no_finding_of_the_replay(sandbox):
-    told, played, _, _ = on_mpi(sandbox, "openmpi", "lives", "left_communicator")
+    told, _, played, _, _ = on_mpi(sandbox, "openmpi", "lives", "left_communicator")
     check_equal([finding["kind"] for finding in told["findings"]], ["resource_leak"], f"the recording: {told}")
     check_equal((played["completed"], played["findings"]), (True, []), f"the replay: {played}")

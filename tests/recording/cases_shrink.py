@@ -104,9 +104,8 @@ def program_of_a_stuck_gpu(sandbox):
 
 
 @case
-def programs_of_mpi(sandbox):
+def program_of_mpi_calls_that_differ(sandbox):
     mpi(sandbox, "collectives", "reduction").check("argument_mismatch", [2])
-    mpi(sandbox, "messages", "receive_receive").check("deadlock", [1, 2])
 
 
 @case

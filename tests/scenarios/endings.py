@@ -14,7 +14,7 @@ import faults
 import healthy
 import sanitizer
 from job import Failure, Job, processes_marked
-from situations import Skip
+from situations import Skip, remove
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 RANKS, CULPRIT, STEP = 4, 2, 20
@@ -261,16 +261,6 @@ def memory_groups():
             return [(folder, os.path.join(folder, limit)) for folder in folders]
         remove(folders)
     raise Skip("no cgroup that limits memory can be made here")
-
-
-def remove(folders):
-    for folder in folders:
-        for _ in range(100):
-            try:
-                os.rmdir(folder)
-                break
-            except OSError:
-                time.sleep(0.05)
 
 
 def host_memory(build):

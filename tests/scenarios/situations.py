@@ -18,6 +18,17 @@ class Skip(Exception):
     """Cannot be made on this machine; the text says why."""
 
 
+def remove(folders):
+    """Control groups, once the kernel lets go of their last process."""
+    for folder in folders:
+        for _ in range(100):
+            try:
+                os.rmdir(folder)
+                break
+            except OSError:
+                time.sleep(0.05)
+
+
 def training(build, steps, *options, ranks=4):
     return launched(build.example("healthy_training"), ranks, "--steps", steps, *options)
 
@@ -73,12 +84,7 @@ def frozen_cgroup(build):
                 write(switch, thawed)
             healthy.check_healthy(job, job.wait(60), 4)
     finally:
-        for _ in range(100):
-            try:
-                os.rmdir(folder)
-                break
-            except OSError:
-                time.sleep(0.05)
+        remove([folder])
 
 
 def unwritable_directory(build):

@@ -18,6 +18,7 @@ EXAMPLES = os.path.join(SOURCE, "examples", "torch")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 TRAINING = os.path.join(EXAMPLES, "common", "training.py")
 FAILS_ONCE = os.path.join(PROGRAMS, "fails_once.py")
+RANKS = 3  # as few as have a majority: each takes seconds to import torch
 
 
 def example(name):
@@ -43,9 +44,10 @@ def environment(build, **more):
 
 
 def run_healthy(build, seed=0, mode="preload"):
-    with Job(build, command(build, example("healthy"), 2 if seed % 2 else 4, "--workers", seed % 2), mode=mode,
+    ranks, workers = (4, 1) if seed % 2 else (2, 0)
+    with Job(build, command(build, example("healthy"), ranks, "--workers", workers), mode=mode,
              environment=environment(build)) as job:
-        healthy.check_healthy(job, job.wait(180), 2 if seed % 2 else 4)
+        healthy.check_healthy(job, job.wait(180), ranks)
         job.check_nothing_left(seconds=10)
         return {}
 
@@ -102,8 +104,8 @@ def run_killed(build, seed=0, mode="preload"):
 def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", check=None, workers=None, **variables):
     """torchrun ends the survivors at once: the verdict must be on disk before the last of them is gone."""
     draw = random.Random(f"dead rank/{seed}")
-    rank = draw.randrange(4)
-    line = command(build, script, 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
+    rank = draw.randrange(RANKS)
+    line = command(build, script, RANKS, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
                    draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]) if workers is None else workers)
     with Job(build, line, mode=mode, environment=environment(build, **variables)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
@@ -131,8 +133,8 @@ def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", check=No
 
 def run_uneven_data(build, seed=0, mode="preload"):
     draw = random.Random(f"uneven/{seed}")
-    rank = draw.randrange(4)
-    line = command(build, example("uneven_data"), 4, "--rank", rank, "--step", draw.randrange(2, 20))
+    rank = draw.randrange(RANKS)
+    line = command(build, example("uneven_data"), RANKS, "--rank", rank, "--step", draw.randrange(2, 20))
     with Job(build, line, mode=mode, environment=environment(build)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
@@ -147,11 +149,11 @@ def run_uneven_data(build, seed=0, mode="preload"):
 def run_stuck_loader(build, seed=0, mode="preload"):
     """The verdict quotes the Python line in which the culprit sits, and what it has called from there."""
     draw = random.Random(f"stuck/{seed}")
-    rank = draw.randrange(4)
+    rank = draw.randrange(RANKS)
     script = os.path.join(PROGRAMS, "stuck_loader.py")
     with open(script) as file:
         line = next(number for number, text in enumerate(file, 1) if "THE STUCK LINE" in text)
-    with Job(build, command(build, script, 4, "--rank", rank, "--step", draw.randrange(2, 20)), mode=mode,
+    with Job(build, command(build, script, RANKS, "--rank", rank, "--step", draw.randrange(2, 20)), mode=mode,
              environment=environment(build, NCCLWATCH_TIMEOUT="4")) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         first = evidence.quoted(job, rank, seconds=15)
@@ -167,9 +169,9 @@ def run_stuck_loader(build, seed=0, mode="preload"):
 
 def run_abort(build, seed=0, mode="preload"):
     """The exception that ends the other ranks says why the job was ended."""
-    rank = random.Random(f"abort/{seed}").randrange(4)
+    rank = random.Random(f"abort/{seed}").randrange(RANKS)
     script = os.path.join(PROGRAMS, "stuck_loader.py")
-    with Job(build, command(build, script, 4, "--rank", rank, "--step", 3), mode=mode,
+    with Job(build, command(build, script, RANKS, "--rank", rank, "--step", 3), mode=mode,
              environment=environment(build, NCCLWATCH_TIMEOUT="4", NCCLWATCH_ON_FAULT="abort")) as job:
         status = job.wait(120)
         if status != 1:
@@ -182,7 +184,7 @@ def run_abort(build, seed=0, mode="preload"):
 
 def run_elastic_restart(build, seed=0, mode="preload"):
     """The first attempt dies of an exception, torchrun starts a second that lives: two directories, the second clean."""
-    line = command(build, FAILS_ONCE, 4, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
+    line = command(build, FAILS_ONCE, 2, "--rank", 1, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
     with Job(build, line, mode=mode, environment=environment(build, TMPDIR="{root}"), directory=False) as job:
         status = job.wait(240)
         if status != 0:
@@ -224,8 +226,8 @@ def check_restarted(job, place, rank):
 
 def run_restart_after_kill(build, seed=0, mode="run"):
     """A rank is killed, torchrun starts all again, and the job ends well: the failure is still what everybody is shown."""
-    rank = random.Random(f"restart/{seed}").randrange(4)
-    line = command(build, FAILS_ONCE, 4, "--rank", rank, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
+    rank = random.Random(f"restart/{seed}").randrange(2)
+    line = command(build, FAILS_ONCE, 2, "--rank", rank, "--step", 5, "--steps", 10, launcher=("--max-restarts", "1"))
     variables = environment(build, SCENARIO_END="kill", TMPDIR="{root}")
     with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
         recording = os.path.join(scratch, "recording")
@@ -286,24 +288,24 @@ def check_named_apart(job, place, scratch):
 
 
 def run_group_names(build, seed=0, mode="run"):
-    """Communicators bear the names of torch's groups, in live boxes, in a recording, and in what is made of them."""
-    for backend in ("ctypes_nccl", "late_nccl"):
-        with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
-            prefix, recording = os.path.join(scratch, "groups"), os.path.join(scratch, "recording")
-            line = command(build, os.path.join(PROGRAMS, "named_groups.py"), 4)
-            variables = environment(build, GROUPS_FILE=prefix, GROUPS_BACKEND=backend)
-            with Job(build, [build.command, "run", "--record", recording, "--keep", "--", *line], mode="bare",
-                     environment=variables) as job:
-                job.wait_until(lambda: all(os.path.exists(f"{prefix}.{rank}") for rank in range(4)), 120, "groups were to be made")
-                groups = named_groups(prefix)
-                deadline = time.monotonic() + 30
-                while wrong_names(job, job.run_directory, groups) and time.monotonic() < deadline:
-                    time.sleep(0.5)
-                open(prefix + ".end", "w").close()
-                status, wrong = job.wait(120), wrong_names(job, recording, groups)
-                if status != 0 or wrong:
-                    raise Failure(f"status {status}, {wrong}\n{job.output()[-3000:]}")
-                check_named_apart(job, recording, scratch)
+    """Communicators bear the names of torch's groups, in live boxes, in a recording, and in what is made of them.
+    Its communicators are made in the first call; those of group_in_verdict at once."""
+    with tempfile.TemporaryDirectory(prefix="ncclwatch-recording-") as scratch:
+        prefix, recording = os.path.join(scratch, "groups"), os.path.join(scratch, "recording")
+        line = command(build, os.path.join(PROGRAMS, "named_groups.py"), 4)
+        variables = environment(build, GROUPS_FILE=prefix, GROUPS_BACKEND="late_nccl")
+        with Job(build, [build.command, "run", "--record", recording, "--keep", "--", *line], mode="bare",
+                 environment=variables) as job:
+            job.wait_until(lambda: all(os.path.exists(f"{prefix}.{rank}") for rank in range(4)), 120, "groups were to be made")
+            groups = named_groups(prefix)
+            deadline = time.monotonic() + 30
+            while wrong_names(job, job.run_directory, groups) and time.monotonic() < deadline:
+                time.sleep(0.5)
+            open(prefix + ".end", "w").close()
+            status, wrong = job.wait(120), wrong_names(job, recording, groups)
+            if status != 0 or wrong:
+                raise Failure(f"status {status}, {wrong}\n{job.output()[-3000:]}")
+            check_named_apart(job, recording, scratch)
     return {}
 
 

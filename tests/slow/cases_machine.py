@@ -35,8 +35,9 @@ def check_skew(job, certainty, culprits, words):
     check_equal([e["event_type"] for e in job.events() if e["event_type"] != "straggler"], ["environment_skew"], "events")
 
 
-@case
+@soak_case
 def variable_of_one_rank(sandbox):
+    """The same as of one host, which the quick suite shows; and what may differ."""
     program = mpi_program(sandbox, "steps")
     words = only_on(2, RANK["openmpi"], "UCX_TLS=tcp UCX_NET_DEVICES=eth7", [program, "1100", "15000", "0", "100000", "0", "sleep"])
     job = Job(sandbox, ["mpirun.openmpi", *LAUNCHERS["openmpi"], "-n", "4", *words], {"LD_LIBRARY_PATH": ""})

@@ -204,7 +204,7 @@ def first(job):
 @case
 def not_a_number(sandbox):
     """The rank that had it first, though all have it one step later; said while the job runs."""
-    job = mpi(sandbox, "numbers", 800, 2, "nan")
+    job = mpi(sandbox, "numbers", 600, 2, "nan")
     check_equal(first(job), ("numeric_fault", [2], 60), "afterwards")
     check(any("Rank 2 had NaN or Inf first: " in line for line in job.lines), f"{job.lines}")
     check_equal([(e["event_type"], e["rank"], e["step"]) for e in job.events()], [("numeric_fault", 2, 60)], "events")
@@ -256,7 +256,7 @@ def train(sandbox, package, program):
                         {"PATH": os.environ["PATH"]})
     if found.status != 0:
         raise Skipped(f"no {package} for {python}")
-    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "4", os.path.join(HERE, "programs", program), "2", "80"]
+    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "3", os.path.join(HERE, "programs", program), "2", "80"]
     job = Job(sandbox, argv, {"PYTHONPATH": os.path.join(ROOT, "python"), "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": ""})
     check_equal(first(job), ("numeric_fault", [2], 30), "afterwards")
     return job

@@ -4,20 +4,18 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
+
+#include "analyzer/import/base/in_parallel.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kMostThreads = 16;            // more than a disk serves
 constexpr std::size_t kLongestLine = 1 << 20;    // a verbose one of 64 channels has 30,000 bytes
 constexpr std::size_t kMostOfAMember = 1 << 16;  // operations, the newest ones
 constexpr unsigned kBuffer = 1 << 18;
@@ -150,23 +148,8 @@ void ReadText(const std::string& name, std::string_view text, Recording* recordi
 
 Recording Read(const std::vector<std::string>& files, const std::function<void(std::size_t)>& done) {
   std::vector<Recording> read(files.size());
-  std::atomic<std::size_t> next = 0;
-  std::size_t finished = 0;
-  std::mutex mutex;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < files.size(); i = next++) {
-      ReadFile(files[i], &read[i]);
-      const std::lock_guard lock(mutex);
-      done(++finished);
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    const std::size_t threads =
-        std::min<std::size_t>({std::thread::hardware_concurrency(), kMostThreads, files.size()});
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
+  InParallel(
+      files.size(), [&](std::size_t i) { ReadFile(files[i], &read[i]); }, done);
   Recording all;
   for (Recording& one : read) AddTo(&all, std::move(one));
   return all;

@@ -5,13 +5,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
-#include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
+#include "analyzer/import/base/in_parallel.h"
 #include "analyzer/import/kineto/align.h"
 #include "analyzer/import/kineto/process.h"
 #include "core/model/text.h"
@@ -20,25 +18,10 @@
 namespace ncclwatch::analyzer::import::kineto {
 namespace {
 
-constexpr unsigned kMostThreads = 16;  // more than a disk serves
-
 std::vector<Window> ReadAll(const std::vector<std::string>& files, FilesRead done) {
   std::vector<Window> windows(files.size());
-  std::atomic<std::size_t> next = 0;
-  std::size_t finished = 0;
-  std::mutex mutex;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < files.size(); i = next++) {
-      windows[i] = ReadWindow(files[i]);
-      const std::lock_guard lock(mutex);
-      done(++finished);
-    }
-  };
-  std::vector<std::jthread> others;
-  const std::size_t threads = std::min<std::size_t>({std::thread::hardware_concurrency(), kMostThreads, files.size()});
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  others.clear();
+  InParallel(
+      files.size(), [&](std::size_t i) { windows[i] = ReadWindow(files[i]); }, done);
   return windows;
 }
 

@@ -17,27 +17,27 @@ VENV = os.path.join(HERE, "..", "..", "..", "build", "venv", "bin")
 TIMEOUT = 100
 
 
-def torch_dumps(bench, case, world=3):
-    """The folder in which pickle/ and json/ hold what each rank's recorder wrote."""
+def run_python(bench, script, *words):
+    """What it prints."""
+    python = os.path.join(VENV, "python")
     if not os.path.exists(os.path.join(VENV, "torchfrtrace")):
         raise Skipped("no torch in build/venv")
-    folder = bench.sandbox.fresh(case)
-    env = bench.environment(TORCH_FR_BUFFER_SIZE="100")
-    ranks = [subprocess.Popen([os.path.join(VENV, "python"), os.path.join(HERE, "gloo_rank.py"), str(rank), str(world),
-                               folder, case], env=env, stderr=subprocess.PIPE, text=True) for rank in range(world)]
-    for rank in ranks:
-        _, said = rank.communicate(timeout=TIMEOUT)
-        check_equal(rank.returncode, 0, f"gloo_rank {case}: {said}: status")
-    return folder
+    done = subprocess.run([python, os.path.join(HERE, script), *words], env=bench.environment(TORCH_FR_BUFFER_SIZE="100"),
+                          capture_output=True, text=True, timeout=TIMEOUT)
+    check_equal(done.returncode, 0, f"{script} {words}: {done.stdout}{done.stderr}: status")
+    return done.stdout
 
 
-def torchfrtrace(bench, directory):
-    if not os.path.exists(os.path.join(VENV, "torchfrtrace")):
-        raise Skipped("no torch in build/venv")
-    done = subprocess.run([os.path.join(VENV, "torchfrtrace"), directory, "--prefix", "nccl_trace_rank_"],
-                          env=bench.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=TIMEOUT)
-    return done.returncode, done.stdout
+def torch_dumps(bench, *cases):
+    """A folder for each, in which pickle/ and json/ hold what the recorders of three ranks wrote."""
+    place = bench.sandbox.fresh("dumps")
+    run_python(bench, "gloo_jobs.py", "3", place, *cases)
+    return [os.path.join(place, case) for case in cases]
+
+
+def torchfrtrace(bench, *directories):
+    """(exit status, output) for each."""
+    return json.loads(run_python(bench, "frtrace.py", *directories))
 
 
 def verdict(bench, directory, older_by=0):
@@ -52,7 +52,7 @@ def verdict(bench, directory, older_by=0):
 
 @bench_case
 def real_dumps_of_a_healthy_job(bench):
-    folder = torch_dumps(bench, "healthy")
+    folder, = torch_dumps(bench, "healthy")
     for form in ("pickle", "json", "active", "active_json"):
         check_equal(verdict(bench, f"{folder}/{form}", 90), [], f"findings, {form}")
     # Every entry that Python sees is a call that ncclwatch sees.
@@ -71,33 +71,19 @@ def real_dumps_of_a_healthy_job(bench):
 @bench_case
 def real_dumps_of_faults(bench):
     expected = {"missing": [("missing_participant", "likely", [1])], "order": [("order_mismatch", "certain", [0])]}
-    for case, findings in expected.items():
-        folder = torch_dumps(bench, case)
+    folders = torch_dumps(bench, *expected)
+    for folder, findings in zip(folders, expected.values()):
         for form in ("pickle", "json", "active", "active_json"):
-            check_equal(verdict(bench, f"{folder}/{form}", 90), findings, f"{case}, {form}")
+            check_equal(verdict(bench, f"{folder}/{form}", 90), findings, f"{folder}/{form}")
+    page_of_the_debug_server(bench, folders[1])
 
 
-DEBUG_PAGE = """
-import sys
-from jinja2 import DictLoader, Environment
-from torch.distributed.debug import _frontend as frontend
-environment = Environment(loader=DictLoader({"base.html": frontend.BASE_TEMPLATE, "page": frontend.JSON_RESP_TEMPLATE}))
-environment.globals.update(zip=zip, format_json=frontend.format_json, enumerate=enumerate, nav_links="")
-responses = [frontend.Response(200, open(path).read()) for path in sys.argv[1:]]
-responses.append(frontend.Response(503, "worker is gone"))
-print(environment.get_template("page").render(title="FlightRecorder", addrs=[f"host:{i}" for i in range(len(responses))], resps=responses))
-"""
-
-
-@bench_case
-def page_of_the_debug_server(bench):
+def page_of_the_debug_server(bench, folder):
     """All ranks in one page, as torch's own templates make it; the server had no answer of one rank."""
-    folder = torch_dumps(bench, "order")
     dumps = [f"{folder}/json/nccl_trace_rank_{rank}.json" for rank in range(3)]
     into = bench.sandbox.fresh("page")
     with open(f"{into}/fr_trace.html", "w", encoding="utf-8") as page:
-        subprocess.run([os.path.join(VENV, "python"), "-c", DEBUG_PAGE, *dumps], env=bench.environment(), stdout=page, check=True,
-                       timeout=TIMEOUT)
+        page.write(run_python(bench, "debug_page.py", *dumps))
     for where in (into, f"{into}/fr_trace.html"):
         diagnosis, done = bench.diagnose(where, statuses=(3,))
         check_equal([(one["kind"], one["culprits"]) for one in diagnosis["findings"]], [("order_mismatch", [0])], where)
@@ -109,19 +95,18 @@ def torchfrtrace_takes_what_export_writes(bench):
     directory = bench.place("exported")
     for rank in range(4):
         bench.write(directory, rank, 4, "calls=6", *(["skip=1"] if rank == 2 else ["pending=1"]))
-    into = os.path.join(bench.sandbox.fresh("into"), "dumps")
-    check_equal(bench.command("export", directory, "--to", "torch-fr", "-o", into).status, 0, "export: status")
-    status, said = torchfrtrace(bench, into)
+    healthy = bench.dead_job(bench.place("healthy"), 4, "calls=6")
+    into = []
+    for job in (directory, healthy):
+        into.append(os.path.join(bench.sandbox.fresh("into"), "dumps"))
+        check_equal(bench.command("export", job, "--to", "torch-fr", "-o", into[-1]).status, 0, "export: status")
+    (status, said), (healthy_status, of_healthy) = torchfrtrace(bench, *into)
     check_equal(status, 0, f"torchfrtrace: {said}: status")
     check("Not all ranks joining collective, sequence number: 6" in said and "missing ranks: {2}" in said, said)
-    healthy = bench.dead_job(bench.place("healthy"), 4, "calls=6")
-    into = os.path.join(bench.sandbox.fresh("into_healthy"), "dumps")
-    check_equal(bench.command("export", healthy, "--to", "torch-fr", "-o", into).status, 0, "export: status")
-    status, said = torchfrtrace(bench, into)
-    check_equal((status, "ranks joining" in said or "errors" in said), (0, False), f"torchfrtrace, healthy: {said}")
-    with open(os.path.join(into, "nccl_trace_rank_0"), "rb") as file:
+    check_equal((healthy_status, "ranks joining" in of_healthy or "errors" in of_healthy), (0, False), f"healthy: {of_healthy}")
+    with open(os.path.join(into[1], "nccl_trace_rank_0"), "rb") as file:
         ours = pickle.load(file)
-    folder = torch_dumps(bench, "missing")
+    folder, = torch_dumps(bench, "missing")
     with open(f"{folder}/pickle/nccl_trace_rank_0", "rb") as file:
         theirs = pickle.load(file)
     check_equal(set(ours), set(theirs), "keys of a dump")
@@ -145,14 +130,12 @@ def both_analyzers_on_one_fault_each(bench):
     job.all([0, 1, 3], "all_reduce", at=5, state="started")
     missing = job.write(bench.sandbox.fresh("missing"))
     check_equal(verdict(bench, missing), [("missing_participant", "likely", [2])], "missing call")
-    check("missing ranks: {2}" in torchfrtrace(bench, missing)[1], "torchfrtrace: a missing call")
 
     job = training()
     job.all([0, 1, 3], "all_reduce", (16,), at=5, state="started")
     job.all([2], "all_reduce", (8,), at=5, state="started")
     size = job.write(bench.sandbox.fresh("size"))
     check_equal(verdict(bench, size), [("argument_mismatch", "certain", [2])], "another size")
-    check("Culprit rank 2;" in torchfrtrace(bench, size)[1], "torchfrtrace: another size")
 
     first = training().write(bench.sandbox.fresh("first"))
     guilty = int(next(os.walk(first))[2][0].rpartition("_")[2])  # the first that it reads
@@ -162,15 +145,11 @@ def both_analyzers_on_one_fault_each(bench):
     job.all(others, "all_reduce", at=5, state="started")
     job.write(first)
     check_equal(verdict(bench, first), [("order_mismatch", "certain", [guilty])], "guilty first rank")
-    said = torchfrtrace(bench, first)[1]
-    check(all(f"Culprit rank {rank};" in said for rank in others) and f"Culprit rank {guilty};" not in said, said)
 
     job = training()
     job.all(range(3), "all_reduce", at=5, state="started")
     absent = job.write(bench.sandbox.fresh("absent"), ranks=[0, 1, 2])
     check_equal(verdict(bench, absent), [("missing_participant", "suspected", [3])], "missing dump")
-    status, said = torchfrtrace(bench, absent)
-    check(status != 0 and "Missing dump files from ranks {3}" in said, said)
 
     job = training()
     for micro in range(3):
@@ -181,8 +160,14 @@ def both_analyzers_on_one_fault_each(bench):
                     job.ranks[rank].recv(peer, 6 + micro)
     both = job.write(bench.sandbox.fresh("both"))
     check_equal(verdict(bench, both), [], "a healthy pipeline in both directions")
-    said = torchfrtrace(bench, both)[1]
-    check("Not all ranks joining collective" in said or "has errors" in said, said)
+
+    theirs = torchfrtrace(bench, missing, size, first, absent, both)
+    (_, of_missing), (_, of_size), (_, of_first), (status, of_absent), (_, of_both) = theirs
+    check("missing ranks: {2}" in of_missing, of_missing)
+    check("Culprit rank 2;" in of_size, of_size)
+    check(all(f"Culprit rank {rank};" in of_first for rank in others) and f"Culprit rank {guilty};" not in of_first, of_first)
+    check(status != 0 and "Missing dump files from ranks {3}" in of_absent, of_absent)
+    check("Not all ranks joining collective" in of_both or "has errors" in of_both, of_both)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-enum { kRounds = 200 };
+enum { kRounds = 60 };
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm own[kThreads];

@@ -108,7 +108,7 @@ ncclResult_t AllReduce(ncclComm_t comm, std::size_t count, ncclRedOp_t op, ncclD
 
 void ExpectSaid(bool (*body)(), const char* word) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_EXIT(std::exit(body() ? 0 : 1), ::testing::ExitedWithCode(0),
+  EXPECT_EXIT(std::_Exit(body() ? 0 : 1), ::testing::ExitedWithCode(0),
               testing::MatchesRegex(std::string("[^\n]*") + word + "[^\n]*\n"));
 }
 

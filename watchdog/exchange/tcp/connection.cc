@@ -78,11 +78,6 @@ void Connection::End(const std::string& why) {
   owner_->OnEnd(this, why);
 }
 
-std::uint16_t Connection::LocalPort() const {
-  const std::optional<Endpoint> local = LocalOf(fd_);
-  return local ? local->port : 0;
-}
-
 bool Connection::Send(Parcel parcel) {
   if (fd_ < 0) return false;
   if (idle()) moved_ns_ = Now();

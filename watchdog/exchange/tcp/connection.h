@@ -51,7 +51,6 @@ class Connection final : public Source {
   std::int64_t born_ns() const { return born_ns_; }
   std::int64_t heard_ns() const { return heard_ns_; }  // proven bytes came last
   std::int64_t moved_ns() const { return moved_ns_; }  // bytes left last, or nothing waited
-  std::uint16_t LocalPort() const;
 
   void Ready(std::uint32_t events) override;
   void Flush() override;

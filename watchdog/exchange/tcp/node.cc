@@ -40,25 +40,18 @@ Rendezvous::Rendezvous(TcpContext* context, Acceptor* acceptor)
   ports_.insert(ports_.end(), more.begin(), more.end());
 }
 
-bool Rendezvous::Includes(const Endpoint& endpoint) const {
-  return std::find(all_.begin(), all_.end(), endpoint) != all_.end();
-}
-
 // A service's address is no node's own: there rank 0 is whom it leads to.
 bool Rendezvous::IsOurs() const { return own_ || (context_->setup.self.has_rank_zero && resolver_.settled()); }
 
 void Rendezvous::Update() {
-  all_.clear();
   others_.clear();
   own_ = false;
   for (const Endpoint& found : resolver_.found()) {
     const bool own = IsOwn(found);
     own_ = own_ || own;
     if (own && !context_->place.Reaches(found)) SayElsewhere(found);
-    for (const std::uint16_t port : ports_) {
-      all_.push_back(found.With(port));
+    for (const std::uint16_t port : ports_)
       if (!own || !acceptor_->ListensAt(port)) others_.push_back(found.With(port));
-    }
   }
 }
 

@@ -40,7 +40,6 @@ class Rendezvous {
   bool listening() const { return port_ != 0; }
   // Where others may be found.
   const std::vector<Endpoint>& others() const { return others_; }
-  bool Includes(const Endpoint& endpoint) const;
   // Why there is nobody to be called, for people; empty: there is.
   std::string Trouble() const;
 
@@ -55,7 +54,7 @@ class Rendezvous {
   Resolver resolver_;
   std::vector<std::uint16_t> ports_;
   std::uint16_t port_ = 0;
-  std::vector<Endpoint> all_, others_;
+  std::vector<Endpoint> others_;
   bool own_ = false;  // one of the addresses is an interface's of this node
   std::int64_t looked_ns_ = 0, tried_ns_ = 0;
   int listen_error_ = 0;

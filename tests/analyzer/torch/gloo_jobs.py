@@ -1,6 +1,7 @@
-"""One rank of a job of torch's own gloo groups, and what its flight recorder wrote: gloo_rank.py RANK WORLD FOLDER CASE.
+"""Jobs of torch's own gloo groups, and what their flight recorders wrote: gloo_jobs.py WORLD FOLDER CASE...
 
-Each rank waits for the others' dumps before it goes, so that none of them fails a call of another.
+Ranks are forked, because to import torch takes seconds. Each waits for the others' dumps before it goes, so that none of
+them fails a call of another.
 """
 
 import os
@@ -44,8 +45,7 @@ def order(rank, world):
     return dist.all_reduce(torch.ones(8), async_op=True)
 
 
-def main():
-    rank, world, folder, case = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+def run(rank, world, folder, case):
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     work = {"healthy": healthy, "missing": missing, "order": order}[case](rank, world)
     time.sleep(0.2)
@@ -60,6 +60,19 @@ def main():
         time.sleep(0.01)
     del work
     os._exit(0)  # what is not over never will be
+
+
+def main():
+    world, place, *cases = sys.argv[1:]
+    ranks = []
+    for case in cases:
+        folder = os.path.join(place, case)
+        os.makedirs(folder)
+        for rank in range(int(world)):
+            ranks.append(os.fork())
+            if ranks[-1] == 0:
+                run(rank, int(world), folder, case)
+    sys.exit(any([os.waitpid(rank, 0)[1] for rank in ranks]))
 
 
 if __name__ == "__main__":
