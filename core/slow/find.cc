@@ -91,12 +91,12 @@ bool IsSteadyLoop(const StepTable& table) {
 }
 
 // Where all wait for input, who comes last of them is no cause; unless it loses more.
-void AddStarvedJob(const View& view, const StepTable& table, std::vector<Finding>* findings) {
+void AddStarvedJob(const View& view, const StepTable& table, std::vector<Finding>* stragglers) {
   const std::optional<StarvedJob> found = FindStarvedJob(view.snapshot->meanwhile);
   if (!found || !IsSteadyLoop(table)) return;
-  const auto loses_less = [&](const Finding& one) { return IsStraggler(one) && *one.share_lost < found->share; };
-  if (!std::all_of(findings->begin(), findings->end(), loses_less)) return;
-  *findings = {StarvedFinding(view, table, *found)};
+  const auto loses_less = [&](const Finding& straggler) { return *straggler.share_lost < found->share; };
+  if (!std::all_of(stragglers->begin(), stragglers->end(), loses_less)) return;
+  *stragglers = {StarvedFinding(view, table, *found)};
 }
 
 void AddByOwnTime(const View& view, const StepTable& table, double least, std::vector<Finding>* findings) {
