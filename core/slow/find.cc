@@ -105,9 +105,9 @@ void AddStarvedJob(const View& view, const StepTable& table, std::vector<Finding
   *stragglers = {StarvedFinding(view, table, *found)};
 }
 
-void AddByOwnTime(const View& view, const StepTable& table, double least, std::vector<Finding>* findings) {
+void AddByOwnTime(const View& view, const StepTable& table, std::vector<Finding>* findings) {
   if (!findings->empty()) return;
-  for (const Straggler& found : FindStragglersByOwnTime(table, least))
+  for (const Straggler& found : FindStragglersByOwnTime(table, kLeastShareLost))
     findings->push_back(StragglerFinding(view, table, found));
 }
 
@@ -141,14 +141,14 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
     if (!link || !IsKeptBy(finding, *link, steps)) findings.push_back(std::move(finding));
   }
   if (table.stretch > 0) {
-    AddByOwnTime(view, table, least_lost, &findings);
+    AddByOwnTime(view, table, &findings);
     return Finished(view, std::move(findings));
   }
   AddStarvedJob(view, table, &findings);
   if (link) findings.push_back(std::move(*link));
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
-  AddByOwnTime(view, table, least_lost, &findings);
+  AddByOwnTime(view, table, &findings);
   if (const auto found = FindRise(table, kLeastRegression)) {
     Finding rise = RegressionFinding(view, table, *found);
     if (!IsExplained(rise, findings, steps)) findings.push_back(std::move(rise));
