@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 
 #include "analyzer/bisect/border.h"
@@ -17,6 +16,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/files/scratch_folder.h"
 #include "core/text/printable.h"
 
@@ -51,9 +51,9 @@ class ItemsFile {
   explicit ItemsFile(const std::vector<std::string>& items) {
     if (folder_.path().empty()) return;
     path_ = folder_.path() + "/items";
-    std::ofstream file(path_);
-    for (const std::string& item : items) file << item << '\n';
-    if (!file.flush()) path_.clear();
+    OutputFile file;
+    if (!file.Open(path_).ok() || !file.Write(absl::StrJoin(items, "\n") + "\n").ok() || !file.Close().ok())
+      path_.clear();
   }
   const std::string& path() const { return path_; }
 

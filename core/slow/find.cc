@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,18 +52,21 @@ bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps
          (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);
 }
 
-// The cause is what began first; of what was there from the beginning, what costs most. What costs little beside
-// something else is not the cause.
+// The cause is what began first; of what was there from the beginning, what costs most.
 void SortByOnset(std::vector<Finding>* findings) {
-  constexpr double kLittle = 0.25;
-  double most = 0;
-  for (const Finding& one : *findings) most = std::max(most, *one.share_lost);
-  const auto key = [&](const Finding& one) {
-    return std::tuple(*one.share_lost < kLittle * most, one.onset->since_before ? 0 : one.onset->step,
-                      -*one.share_lost);
+  const auto key = [](const Finding& one) {
+    return std::pair(one.onset->since_before ? 0 : one.onset->step, -*one.share_lost);
   };
   std::stable_sort(findings->begin(), findings->end(),
                    [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
+}
+
+// What costs little beside it is not its cause.
+void AddRise(Finding rise, std::vector<Finding>* findings) {
+  constexpr double kLittle = 0.25;
+  const auto is_little = [&](const Finding& one) { return *one.share_lost < kLittle * *rise.share_lost; };
+  const bool first = std::all_of(findings->begin(), findings->end(), is_little);
+  findings->insert(first ? findings->begin() : findings->end(), std::move(rise));
 }
 
 bool KeepsOthers(const Finding& finding) {
@@ -149,11 +151,11 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   AddChronic(view, table, context, &findings);
   if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
   AddByOwnTime(view, table, &findings);
+  SortByOnset(&findings);
   if (const auto found = FindRise(table, kLeastRegression)) {
     Finding rise = RegressionFinding(view, table, *found);
-    if (!IsExplained(rise, findings, steps)) findings.push_back(std::move(rise));
+    if (!IsExplained(rise, findings, steps)) AddRise(std::move(rise), &findings);
   }
-  SortByOnset(&findings);
   const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));

@@ -17,6 +17,7 @@ constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness
 constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
 constexpr double kLeastOfScatter =
     0.5;  // where ranks share processors they are late by this and that, one a little more
+constexpr std::size_t kFewPoints = 60;  // in so few a rank may be late by chance of what else the machine did
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
 constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;
@@ -92,7 +93,8 @@ class StragglerSearch {
     double worst = 0;
     for (std::size_t row = 0; row < medians.size(); ++row)
       if (!left_out_[row]) worst = std::max(worst, medians[row] - usual);
-    if (worst < least_) return std::nullopt;
+    const double least = points_.size() - from < kFewPoints ? 2 * least_ : least_;
+    if (worst < least) return std::nullopt;
     // In few steps a rank may seem steadier than it is: it counts as no steadier than the others are.
     const double least_sigma = std::max(kLeastNoise, Median(sigmas));
     Straggler found;
@@ -102,7 +104,7 @@ class StragglerSearch {
       const double share = medians[row] - usual;
       const auto count = static_cast<double>(points_.size() - from);
       const double errors = share / (kErrorOfMedian * std::max(least_sigma, sigmas[row]) / std::sqrt(count));
-      if (left_out_[row] || share < std::max(least_, kAlikeToWorst * worst) || errors < kStandardErrors) continue;
+      if (left_out_[row] || share < std::max(least, kAlikeToWorst * worst) || errors < kStandardErrors) continue;
       if (share < kLeastOfScatter * sigmas[row]) continue;
       found.rows.push_back(row);
       found.certainty = std::min(found.certainty, errors);

@@ -166,7 +166,8 @@ def inspector_missing_files_and_clocks(bench):
     folder = job.write(bench.sandbox.fresh("incomplete"), missing=[missing], ahead_s={host: 3600})
     said, _ = diagnose(bench, folder, 1)
     check(part_is_right(said, "nic", ranks, hosts), f"wanted {ranks} {hosts}, got {said['findings']}")
-    check_equal(said["coverage"]["unseen_ranks"], [missing], "the missing one is reported")
+    # No communicator has all ranks, so nobody knows which rank is missing; that one is, is said.
+    check("operations not all ranks were recorded" in " ".join(said["notes"]), said["notes"])
 
 
 @bench_case
