@@ -130,7 +130,7 @@ TEST(ReportedSteps, OfManyCallsAFewStandForAll) {
 
 TEST(ReportedSteps, OfFastLoopsFewRecordsAreRead) {
   Job job = Played({.steps = 600, .calls = 4});
-  Reported reported = TellOf(&job, 4, 1'500'000'000);  // steps of 0.12 s: one of 16
+  Reported reported = TellOf(&job, 4, 1'500'000'000);                       // steps of 0.12 s: one of 16
   EXPECT_NEAR(static_cast<double>(reported.reported), 4 * 600.0 / 16, 40);  // by chance
   EXPECT_LT(reported.read, 4u * 600 * 4 / 4);
   const diagnosis::Snapshot snapshot = job.Snapshot();
@@ -300,6 +300,57 @@ TEST(ReportedSteps, WhoLeavesAWaitForRequestsLastIsNotLate) {
     EXPECT_EQ(found[0].kind, Kind::kSlowCommunication) << found[0].summary;
     EXPECT_TRUE(found[0].culprits.empty());
   }
+}
+
+// Four equal calls a step, and a barrier after each eighteenth, before which rank 2 writes a checkpoint. The loop is
+// looked for again and again, and found at another place each time.
+TEST(ReportedSteps, ACallMoreNowAndThenIsTheSameLoop) {
+  constexpr int kRanks = 4, kSteps = 200;
+  Job job(kRanks);
+  double now = 1;
+  for (int step = 0; step < kSteps; ++step) {
+    now += 0.02;
+    for (int call = 0; call < 4; ++call)
+      for (int rank = 0; rank < kRanks; ++rank) {
+        job.At(now += 0.0001);
+        job.Call({rank}, Job::kWorld, AllReduce(1418));
+      }
+    if (step % 18 != 17) continue;
+    for (const int rank : {0, 1, 3, 2}) {
+      if (rank == 2) now += 0.2;
+      job.At(now += 0.0001);
+      job.Call({rank}, Job::kWorld, AllReduce(1));
+    }
+  }
+  job.At(now + 10);
+  ReportedSteps steps;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::vector<char> bytes = BoxBytes(job.Box(rank), kRing);
+    const std::unique_ptr<char, void (*)(char*)> memory(
+        static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage))),
+        [](char* one) { ::operator delete(one, std::align_val_t(format::kPage)); });
+    std::copy(bytes.begin(), bytes.end(), memory.get());
+    const auto box = reader::MappedBox::Borrow(reinterpret_cast<const format::Header*>(memory.get()), "box");
+    StepFollower follower(*box, 0);
+    std::uint64_t most = 64;
+    do {
+      const std::optional<Loop> loop = FindLoop(*box, most++);
+      ASSERT_TRUE(loop);
+      ASSERT_EQ(loop->each, 4u);
+      follower.Follow(*loop);
+    } while (follower.Poll(job.now_ns(), 50) > 0);
+    ReportedRank reported = follower.Take();
+    reported.boot_id = job.Box(rank).boot_id;
+    reported.pid_namespace = job.Box(rank).pid_namespace;
+    steps.Take(std::move(reported));
+  }
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable table = steps.Table(view);
+  ASSERT_GE(table.steps(), 180u);
+  const std::vector<Finding> found = FindSlowSteps(view, table, {});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].culprits, std::vector{2});
 }
 
 // A solver: no two iterations are alike, neither in collectives nor in messages. Rank 2 computes for longer.
