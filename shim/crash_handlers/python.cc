@@ -20,10 +20,10 @@ namespace {
 
 // Python's stable ABI (PEP 384), as far as it is used here; objects are opaque.
 struct Object;
-using Function = Object* (*)(Object* self, Object* arguments);
+using MethodFunction = Object* (*)(Object* self, Object* arguments);
 struct Method {
   const char* name;
-  Function function;
+  MethodFunction function;
   int flags;
   const char* doc;
 };

@@ -34,7 +34,7 @@ struct alignas(64) Entry {
 
 // A kernel ends long before as many further events have begun.
 constexpr std::uint64_t kEntries = 4096;
-constinit Entry entries[kEntries];
+constinit Entry entries[kEntries] = {};
 constinit std::atomic<std::uint64_t> last_number{0};
 
 void* HandleOf(std::uint64_t number) { return reinterpret_cast<void*>(number << 1 | 1); }
