@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
 constexpr double kLeastError = 0.01;              // of the time, that each level has
+constexpr std::uint64_t kLeastBytes = 8 << 10;    // of a transfer: how long less takes says nothing about links
 constexpr double kLeastRise_ns = 50'000;          // of a call: less is how kernels are launched
 constexpr std::size_t kFewestStepsOfALevel = 10;  // that it lasts: it need not stay for less
 constexpr std::size_t kFewestAlike = 4;           // transfers that tell what is usual
@@ -95,7 +96,7 @@ class LinkSearch {
 
   std::optional<SlowLinks> Find() {
     for (std::size_t i = 0; i < table_.transfers.size(); ++i)
-      if (table_.transfers[i].times.size() >= kFewestTimed)
+      if (table_.transfers[i].times.size() >= kFewestTimed && table_.transfers[i].bytes >= kLeastBytes)
         levels_.emplace(i, TimesLevel(table_.transfers[i].times, least_loss_));
     SlowLinks found;
     if (!CollectRisen()) {

@@ -234,6 +234,7 @@ TEST(ReportedSteps, WhoIsKeptBySlowDataIsNotLate) {
     for (const int rank : ranks) {
       job.At(now[static_cast<std::size_t>(rank)]);
       slots.push_back(job.Collective(rank, function, format::kNoRank, comm));
+      job.At(rank, slots.back()).bytes = 1 << 20;
       end = std::max(end, now[static_cast<std::size_t>(rank)] + takes);
     }
     job.At(end);
