@@ -225,9 +225,9 @@ Finding StarvedFinding(const View& view, const StepTable& table, const StarvedJo
   const double step = MeanStep(table);
   finding.effect = Effect{"step_time", "s", step * (1 - found.share), step};
   finding.share_lost = found.share;
-  finding.summary = fmt::format("Ranks wait for input for {:.0f} % of the time, and not one more than the others.",
-                                Percent(found.share));
-  finding.evidence.push_back(fmt::format("{} ranks were looked at at random times; those that wait read{}",
+  finding.summary =
+      fmt::format("Several ranks wait for input, for {:.0f} % of the time on average.", Percent(found.share));
+  finding.evidence.push_back(fmt::format("{} ranks were sampled at random times, and most of them read{}",
                                          found.processes, found.words.empty() ? "" : ", " + found.words));
   if (!found.where.empty()) finding.evidence.push_back("it stands in " + Join(found.where, ", called from "));
   finding.next_steps.push_back(StragglerStep({}, finding));

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -64,6 +66,29 @@ Burst FindBurst(const std::vector<CallTime>& calls) {
   for (std::uint64_t count = 2; count <= kMostBurst && count * kFewestSteps <= pauses.size(); ++count)
     if (const auto burst = BurstOf(pauses, count)) return *burst;
   return {};
+}
+
+std::uint64_t CallsOfABurst(const std::vector<std::int64_t>& times_ns) {
+  constexpr std::int64_t kManyTimes = 8;
+  std::vector<std::int64_t> pauses;
+  for (std::size_t i = 1; i < times_ns.size(); ++i) pauses.push_back(times_ns[i] - times_ns[i - 1]);
+  if (pauses.empty()) return 0;
+  const std::int64_t long_ns = kManyTimes * std::max<std::int64_t>(1, MiddleOf(pauses));
+  std::map<std::uint64_t, std::size_t> bursts;  // how many have so many calls
+  std::uint64_t calls = 1;
+  std::size_t all = 0;
+  for (const std::int64_t pause : pauses) {
+    if (pause < long_ns) {
+      ++calls;
+      continue;
+    }
+    ++bursts[std::exchange(calls, 1)];
+    ++all;
+  }
+  for (const auto& [length, count] : bursts)
+    if (length > 1 && all >= kFewestSteps && static_cast<double>(count) >= kRegular * static_cast<double>(all))
+      return length;
+  return 0;
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -22,4 +22,8 @@ struct Burst {
 // Of equal calls in their order: nearly always the longest pause comes after the same one of so many.
 Burst FindBurst(const std::vector<CallTime>& calls);
 
+// Where the numbers do not help, because a checkpoint after every twentieth burst adds a call: how many calls most
+// bursts have, each followed by a pause that is many times as long as those within. 0: there are none.
+std::uint64_t CallsOfABurst(const std::vector<std::int64_t>& times_ns);
+
 }  // namespace ncclwatch::diagnosis

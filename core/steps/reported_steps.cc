@@ -153,8 +153,8 @@ void ReportedSteps::Thin(std::deque<ReportedStep>* steps) const {
   const auto middle = steps->begin() + static_cast<std::ptrdiff_t>(steps->size() / 2);
   int least = 64;
   for (auto step = steps->begin(); step != middle; ++step) least = std::min(least, Roundness(step->number));
-  const auto kept = std::remove_if(steps->begin(), middle,
-                                   [&](const ReportedStep& step) { return Roundness(step.number) == least; });
+  const auto kept =
+      std::remove_if(steps->begin(), middle, [&](const ReportedStep& step) { return Roundness(step.number) == least; });
   steps->erase(kept, middle);
 }
 

@@ -49,6 +49,12 @@ void JoinBursts(const Calls& all, Loop* loop) {
   loop->first = burst.first;
 }
 
+std::vector<std::int64_t> TimesOf(const Calls& all) {
+  std::vector<std::int64_t> times;
+  for (const Call& call : all.calls) times.push_back(call.entered_ns);
+  return times;
+}
+
 // Nearly all calls of the block are one and the same.
 bool IsMostlyOneCall(const std::vector<Symbol>& symbols, const Period& period) {
   constexpr std::size_t kFewest = 16;
@@ -58,32 +64,6 @@ bool IsMostlyOneCall(const std::vector<Symbol>& symbols, const Period& period) {
   for (std::size_t i = period.block; i < period.block + period.length; ++i)
     most = std::max(most, ++counts[symbols[i].call]);
   return period.length >= kFewest && static_cast<double>(most) >= kMost * static_cast<double>(period.length);
-}
-
-// Calls one right after the other, then a pause that is many times as long: how many there are in most such bursts;
-// 0: there are none. A checkpoint after every twentieth burst may add a call of its own.
-std::uint64_t CallsOfABurst(const Calls& all) {
-  constexpr std::size_t kFewestBursts = 8;
-  constexpr std::int64_t kLonger = 8;
-  std::vector<std::int64_t> pauses;
-  for (std::size_t i = 1; i < all.calls.size(); ++i)
-    pauses.push_back(all.calls[i].entered_ns - all.calls[i - 1].entered_ns);
-  if (pauses.empty()) return 0;
-  const std::int64_t long_ns = kLonger * std::max<std::int64_t>(1, Middle(pauses));
-  std::unordered_map<std::uint64_t, std::size_t> bursts;  // how many have so many calls
-  std::uint64_t calls = 1;
-  std::size_t count = 0;
-  for (const std::int64_t pause : pauses) {
-    if (pause < long_ns) {
-      ++calls;
-      continue;
-    }
-    ++bursts[std::exchange(calls, 1)];
-    ++count;
-  }
-  for (const auto& [length, times] : bursts)
-    if (length > 1 && count >= kFewestBursts && 4 * times >= 3 * count) return length;
-  return 0;
 }
 
 // Of the block the collectives that count a step, on the communicator that all ranks choose alike.
@@ -166,8 +146,9 @@ std::optional<Loop> FindLoop(const MappedBox& box, std::uint64_t most) {
       if (!period) continue;
       std::optional<Loop> loop = LoopOf(box, all, *period, sure);
       if (loop && period->length == 1) JoinBursts(all, &*loop);
-      if (loop && IsMostlyOneCall(symbols, *period))
-        if (const std::uint64_t calls = CallsOfABurst(all); calls > 0) loop->each = calls;
+      const bool undecided = period->length == 1 ? loop && loop->each == 1 : IsMostlyOneCall(symbols, *period);
+      if (loop && undecided)
+        if (const std::uint64_t calls = CallsOfABurst(TimesOf(all)); calls > 0) loop->each = calls;
       return loop;
     }
   }

@@ -7,6 +7,7 @@
 #include "core/diagnose.h"
 #include "core/report/render.h"
 #include "core/view/from_boxes.h"
+#include "tests/fuzz/input.h"
 #include "tests/unit/support/job_builder.h"
 
 namespace {
@@ -15,16 +16,6 @@ using namespace ncclwatch;
 using testing::Job;
 
 constexpr int kRanks = 4;
-
-struct Bytes {
-  const std::uint8_t* data;
-  std::size_t size;
-  std::uint8_t Next() {
-    if (size == 0) return 0;
-    --size;
-    return *data++;
-  }
-};
 
 testing::Spec SpecOf(std::uint8_t byte) {
   testing::Spec spec = byte % 3 == 0   ? testing::AllGather(byte % 7)
@@ -57,7 +48,7 @@ void Step(std::uint8_t what, std::uint8_t how, int comms, Job* job) {
   }
 }
 
-void Damage(Bytes* bytes, diagnosis::Snapshot* snapshot) {
+void Damage(fuzz::Input* bytes, diagnosis::Snapshot* snapshot) {
   while (bytes->size >= 4 && !snapshot->boxes.empty()) {
     reader::BoxImage& box = snapshot->boxes[bytes->Next() % snapshot->boxes.size()];
     const std::uint8_t what = bytes->Next();
@@ -83,7 +74,7 @@ void Require(bool holds) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Bytes bytes{data, std::min<std::size_t>(size, 512)};
+  fuzz::Input bytes{data, std::min<std::size_t>(size, 512)};
   Job job(kRanks);
   job.Comm({0, 1, 2, 3}, "second", Job::kWorld);
   const int steps = bytes.Next() % 100;

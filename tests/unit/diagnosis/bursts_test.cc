@@ -53,5 +53,24 @@ TEST(Bursts, OneCallAStep) {
 
 TEST(Bursts, TooFewToTell) { EXPECT_EQ(Found({.calls = 4, .steps = 6}), Burst{}); }
 
+// Bursts of `calls`, and after each eighteenth a call by itself.
+std::uint64_t InMost(std::uint64_t calls, std::int64_t apart_ns, std::int64_t pause_ns) {
+  std::vector<std::int64_t> times;
+  std::int64_t now = 0;
+  for (int burst = 1; burst <= 72; ++burst) {
+    for (std::uint64_t call = 0; call < calls; ++call) times.push_back(now += apart_ns);
+    if (burst % 18 == 0) times.push_back(now += apart_ns);
+    now += pause_ns;
+  }
+  return CallsOfABurst(times);
+}
+
+TEST(Bursts, ACallMoreNowAndThen) {
+  for (const std::uint64_t calls : {2u, 4u, 16u}) EXPECT_EQ(InMost(calls, 1'000'000, 15'000'000), calls) << calls;
+  EXPECT_EQ(InMost(1, 1'000'000, 15'000'000), 0u) << "no bursts";
+  EXPECT_EQ(InMost(4, 2'000'000, 6'000'000), 0u) << "layers differ so much, too";
+  EXPECT_EQ(CallsOfABurst({}), 0u);
+}
+
 }  // namespace
 }  // namespace ncclwatch::diagnosis

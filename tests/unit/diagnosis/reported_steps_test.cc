@@ -51,6 +51,26 @@ Job Played(const ReportedPlan& plan) {
   return job;
 }
 
+// The rank's box as it lies in memory.
+class MemoryBox {
+ public:
+  MemoryBox(Job* job, int rank)
+      : memory_(Copy(BoxBytes(job->Box(rank), kRing)), [](char* one) { Free(one); }),
+        box_(reader::MappedBox::Borrow(reinterpret_cast<const format::Header*>(memory_.get()), "box")) {}
+  const reader::MappedBox& operator*() const { return *box_; }
+
+ private:
+  static char* Copy(const std::vector<char>& bytes) {
+    auto* const memory = static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage)));
+    std::copy(bytes.begin(), bytes.end(), memory);
+    return memory;
+  }
+  static void Free(char* memory) { ::operator delete(memory, std::align_val_t(format::kPage)); }
+
+  std::unique_ptr<char, void (*)(char*)> memory_;
+  std::unique_ptr<reader::MappedBox> box_;
+};
+
 struct Reported {
   ReportedSteps steps;
   std::size_t bytes = 0, reported = 0, arrivals = 0, read = 0;
@@ -60,12 +80,7 @@ struct Reported {
 Reported TellOf(Job* job, int ranks, std::int64_t apart_ns = 0) {
   Reported reported;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<char> bytes = BoxBytes(job->Box(rank), kRing);
-    const std::unique_ptr<char, void (*)(char*)> memory(
-        static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage))),
-        [](char* one) { ::operator delete(one, std::align_val_t(format::kPage)); });
-    std::copy(bytes.begin(), bytes.end(), memory.get());
-    const auto box = reader::MappedBox::Borrow(reinterpret_cast<const format::Header*>(memory.get()), "box");
+    const MemoryBox box(job, rank);
     const std::optional<Loop> loop = FindLoop(*box, 4096);
     if (!loop) continue;
     StepFollower follower(*box, apart_ns);
@@ -326,15 +341,10 @@ TEST(ReportedSteps, ACallMoreNowAndThenIsTheSameLoop) {
   job.At(now + 10);
   ReportedSteps steps;
   for (int rank = 0; rank < kRanks; ++rank) {
-    const std::vector<char> bytes = BoxBytes(job.Box(rank), kRing);
-    const std::unique_ptr<char, void (*)(char*)> memory(
-        static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage))),
-        [](char* one) { ::operator delete(one, std::align_val_t(format::kPage)); });
-    std::copy(bytes.begin(), bytes.end(), memory.get());
-    const auto box = reader::MappedBox::Borrow(reinterpret_cast<const format::Header*>(memory.get()), "box");
+    const MemoryBox box(&job, rank);
     StepFollower follower(*box, 0);
     std::optional<Loop> loop;
-    for (const std::uint64_t most : {64, 256}) {
+    for (const std::uint64_t most : {64, 128, 256, 512}) {
       loop = FindLoop(*box, most);
       ASSERT_TRUE(loop);
       ASSERT_EQ(loop->each, 4u) << most;

@@ -74,13 +74,14 @@ std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, cons
 }
 
 // Ranks of this node that are not late, for comparison.
-void AddOthers(const NodeProcesses& group_wait, std::vector<act::LateTarget>* targets) {
+void AddOthers(const std::vector<diagnosis::Culprit>& late, const NodeProcesses& group_wait,
+               std::vector<act::LateTarget>* targets) {
   constexpr std::size_t kOthers = 3;
   std::size_t added = 0;
   for (const Member& member : group_wait.members()) {
     if (added == kOthers) return;
-    const auto is_it = [&](const act::LateTarget& one) { return one.pid == member.pid; };
-    if (!member.near || member.gone || std::any_of(targets->begin(), targets->end(), is_it)) continue;
+    const auto is_it = [&](const diagnosis::Culprit& one) { return one.pid == static_cast<std::uint32_t>(member.pid); };
+    if (!member.near || member.gone || std::any_of(late.begin(), late.end(), is_it)) continue;
     targets->push_back({member.pid, member.start_time, 0});
     ++added;
   }
@@ -122,7 +123,8 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     LookAtAll(table, group_wait, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
-  const bool again = HasNews() || ++looks_ < kFirstLooks;
+  const bool again = HasNews() || looks_ < kFirstLooks;
+  ++looks_;
   next_ns_ = now_ns + std::max(again ? kAgain_ns : kSlowEvery_ns, kSlowCostShare * (Monotonic() - now_ns));
 }
 
@@ -188,7 +190,7 @@ void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
   if (looked_ns_ != 0 && now_ns - looked_ns_ < kLookAgain_ns) return;
   std::vector<act::LateTarget> targets = TargetsOf(*straggler, group_wait, context_.own->identity);
   if (targets.empty()) return;
-  AddOthers(group_wait, &targets);
+  AddOthers(straggler->culprit_details, group_wait, &targets);
   looked_at_ = straggler->culprits;
   looked_ns_ = now_ns;
   const double steps_ms = 1e3 * kLateSteps * ApartOf(*straggler);
@@ -206,8 +208,9 @@ void SlowWatch::LookAtAll(const diagnosis::StepTable& table, const NodeProcesses
   if (!all || meanwhile_.Busy() || table.steps() < kFewestSteps || signature == looked_at_all_) return;
   if (looks_ == 0 || signature != of_steps_.seen) return;  // not seen twice
   std::vector<act::LateTarget> targets;
-  AddOthers(group_wait, &targets);
+  AddOthers({}, group_wait, &targets);
   looked_at_all_ = signature;
+  if (targets.size() < 2) return;  // one alone tells nothing of all
   meanwhile_.Begin(std::move(targets), kLeastSampled_ms);
 }
 
