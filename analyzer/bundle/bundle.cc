@@ -27,6 +27,7 @@
 #include "core/report/render.h"
 #include "core/text/printable.h"
 #include "watchdog/descriptors/directory.h"
+#include "watchdog/rundir/process.h"
 #include "watchdog/settings/rules.h"
 
 namespace ncclwatch::analyzer {
@@ -272,8 +273,7 @@ void LearnFrom(const Found& file, Redactor* redactor) {
 // Whose names are to be hidden, before the first of them is written.
 void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, const std::vector<Found>& logs,
            Redactor* redactor) {
-  char host[256] = "";
-  if (gethostname(host, sizeof host - 1) == 0) redactor->LearnHost(host);
+  redactor->LearnHost(rundir::HostName());
   LearnUser(getuid(), redactor);
   for (const reader::BoxImage& box : run.boxes)
     for (const std::string& name : {box.host, box.node, box.master_address}) redactor->LearnHost(name);

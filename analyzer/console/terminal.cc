@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "core/report/render.h"
 
@@ -30,11 +31,6 @@ int Width(int descriptor) {
   winsize size{};
   if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
   return 100;
-}
-
-std::string Coloured(std::string_view text, Colour colour, bool allowed) {
-  if (!allowed || colour == Colour::kNone) return std::string(text);
-  return CodeOf(colour) + std::string(text) + kPlain;
 }
 
 std::string DiagnosisFor(int descriptor, const diagnosis::Diagnosis& diagnosis) {

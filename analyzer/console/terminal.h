@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "core/model/finding.h"
 
@@ -13,7 +12,6 @@ bool MayColour(int descriptor);
 int Width(int descriptor);  // columns; 100 where it is not a terminal
 
 enum class Colour { kNone, kRed, kYellow, kGreen, kBold, kDim };
-std::string Coloured(std::string_view text, Colour colour, bool allowed);
 
 // The diagnosis as it is printed on the descriptor: as wide as its terminal, at most 100 columns; headings in bold, and
 // how certain they are in red, yellow or dim.

@@ -15,12 +15,12 @@
 #include "analyzer/doctor/checks/gpu.h"
 #include "analyzer/doctor/checks/kernel_log.h"
 #include "analyzer/doctor/checks/machine.h"
-#include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/checks/words.h"
 #include "analyzer/files/input_file.h"
 #include "core/reader/beside/machine.h"
 #include "watchdog/act/files.h"
 #include "watchdog/descriptors/directory.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -304,7 +304,7 @@ std::string SaveCounters(const Machine& machine, const std::string& path) {
   const descriptors::Directory directory = descriptors::Directory::Named(folder);
   if (!directory) return directory.reason();
   reader::MachineSample look = reader::ReadMachine(directory, name).value_or(reader::MachineSample());
-  look.host = HostName();
+  look.host = rundir::HostName();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   const std::int64_t now_ns = now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;

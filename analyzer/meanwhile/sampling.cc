@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <ctime>
 #include <iterator>
@@ -293,12 +292,6 @@ std::int64_t Now() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-std::string Host() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 // One target, and the wait for it that goes on.
 class Subject {
  public:
@@ -307,7 +300,7 @@ class Subject {
       : target_(target), tid_(tid), random_ns_(random_ns), look_(target.pid, tid_, files, names) {
     result_.who.pid = static_cast<std::uint32_t>(target.pid);
     result_.who.start_time = target.start_time;
-    result_.who.host = Host();
+    result_.who.host = rundir::HostName();
     look_.Take();  // finds the names of its functions: what takes long is done before anybody waits
     next_random_ns_ = Now() + Spread(random_ns_);
   }

@@ -11,6 +11,7 @@
 
 #include "analyzer/console/print.h"
 #include "watchdog/descriptors/limited_write.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -112,8 +113,7 @@ void SegmentOutput::MakeRoom(std::uint64_t bytes) {
   const std::uint64_t most = limit == 0 ? largest : std::min(largest, limit / kFilesOfLimit);
   std::error_code ignored;
   if (!file_ || (file_->bytes() != 0 && file_->bytes() + bytes > most)) {
-    char host[256] = "node";
-    gethostname(host, sizeof host - 1);
+    const std::string host = rundir::HostName();
     do
       file_ = std::make_unique<SegmentWriter>(
           fmt::format("{}/{}.{}.{}{}", request_.to, host, getpid(), ++files_, format::kSegmentSuffix));

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <ctime>
 #include <memory>
@@ -28,12 +27,6 @@ std::int64_t MonotonicNow() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
-std::string Host() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::int32_t RankOf(int pid) {
@@ -80,7 +73,7 @@ class Reading {
       ProcessStacks process;
       process.matters = targets_[index].matters;
       process.rank = targets_[index].rank;
-      process.host = Host();
+      process.host = rundir::HostName();
       process.at_ns = MonotonicNow();
       process.pid = targets_[index].pid;
       if (IsAnother(targets_[index])) {

@@ -59,8 +59,7 @@ class Hub {
   void Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns);
   // By how much signs of life come too late; answers are waited for accordingly.
   void SetLate(std::int64_t late_ns) { late_ns_ = late_ns; }
-  bool gathering() const { return gathering_; }
-  // All have answered, or have had time enough. Then gathering() is over.
+  // All have answered, or have had time enough.
   bool Gathered(std::int64_t now_ns);
   void LetGo();
 

@@ -47,11 +47,6 @@ void Put(char (&field)[size], const std::string& text) {
   std::memcpy(field, text.data(), std::min(text.size(), size - 1));
 }
 
-std::string Host() {
-  char name[64] = {};
-  return gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "localhost";
-}
-
 // More is read than the black box keeps: a secret that is cut is not known as one.
 std::string CommandLine(const std::string& redact) {
   constexpr std::size_t kMost = 16 << 10;
@@ -62,7 +57,7 @@ std::string CommandLine(const std::string& redact) {
 format::Identity Identify(const rundir::Launch& launch, const settings::Settings& settings) {
   format::Identity identity{};
   Put(identity.boot_id, rundir::BootId());
-  Put(identity.host, Host());
+  Put(identity.host, rundir::HostName());
   Put(identity.job, launch.job);
   Put(identity.master_address, launch.master_address);
   Put(identity.command, CommandLine(settings.redact));

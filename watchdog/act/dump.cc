@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "watchdog/act/files.h"
-#include "watchdog/act/thread.h"
 #include "watchdog/evidence/snapshot_text.h"
 #include "watchdog/rundir/process.h"
 
@@ -106,14 +105,6 @@ void Save(const Dump& dump) {
     complain(WriteFile(out, dump.own_name,
                        {reinterpret_cast<const char*>(dump.own), static_cast<std::size_t>(dump.own->file_bytes)}));
   for (const std::string& box : dump.boxes) complain(CopyFile(dump.directory, out, box));
-}
-
-void SaveInBackground(Dump dump, std::shared_ptr<std::atomic<bool>> done) {
-  const bool started = StartThread("ncclwatch-dump", [dump, done] {
-    Save(dump);
-    done->store(true, std::memory_order_release);
-  });
-  if (!started) done->store(true, std::memory_order_release);
 }
 
 }  // namespace ncclwatch::act

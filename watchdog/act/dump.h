@@ -1,10 +1,8 @@
 // Saving evidence of a fault: into the run directory and, with NCCLWATCH_OUT, to a durable place.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,8 +32,5 @@ struct Dump {
 // Runs at once, in this thread: evidence/ for the suspects, then copies, small things first: the diagnosis, evidence/,
 // stacks/, the boxes. Goes on after an error.
 void Save(const Dump& dump);
-
-// In a thread of its own, since durable storage can be slow and heartbeats cannot wait. *done becomes true at the end.
-void SaveInBackground(Dump dump, std::shared_ptr<std::atomic<bool>> done);
 
 }  // namespace ncclwatch::act

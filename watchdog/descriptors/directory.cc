@@ -98,13 +98,6 @@ int OpenSafely(const std::string& path, std::string* why) {
 
 }  // namespace
 
-std::string WhyParentsUnsafe(const std::string& path) {
-  std::string why;
-  const int fd = OpenSafely(path, &why);
-  if (fd >= 0) close(fd);
-  return why;
-}
-
 struct Directory::State {
   State(int descriptor, const struct stat& info, bool ours)
       : fd(descriptor), device(info.st_dev), inode(info.st_ino), owner(info.st_uid), own(ours) {}

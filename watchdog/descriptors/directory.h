@@ -46,8 +46,4 @@ class Directory {
   std::shared_ptr<State> state_;
 };
 
-// Empty if nobody but us and root can put something else in the place of a directory in `path` (without links);
-// else why not, in one line.
-std::string WhyParentsUnsafe(const std::string& path);
-
 }  // namespace ncclwatch::descriptors

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "ncclwatch/format/black_box.h"
 #include "watchdog/descriptors/high.h"
 
 namespace ncclwatch::rundir {
@@ -88,6 +90,12 @@ std::uint64_t PidNamespace() {
 }
 
 std::string OwnPid() { return fmt::format("{}.{}", getpid(), PidNamespace()); }
+
+std::string HostName() {
+  utsname names = {};
+  if (uname(&names) != 0 || names.nodename[0] == '\0') return "localhost";
+  return std::string(names.nodename).substr(0, sizeof format::Identity::host - 1);
+}
 
 std::string BootId() {
   std::string text = ReadSmall("/proc/sys/kernel/random/boot_id", 64).value_or("");

@@ -38,6 +38,9 @@ std::uint64_t PidNamespace();
 // "<pid>.<pid namespace>": for names of files that no other process makes, of another container neither.
 std::string OwnPid();
 
+// As a black box keeps it: 63 bytes at most; "localhost" if the system tells none.
+std::string HostName();
+
 // One line without its end: "/proc/sys/kernel/random/boot_id"; empty if unreadable.
 std::string BootId();
 

@@ -14,6 +14,7 @@
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/checks/words.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::doctor {
 
@@ -74,11 +75,6 @@ std::map<std::string, std::string> PacketSizes(const Machine& machine) {
   return sizes;
 }
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 namespace {
 
 bool IsLoopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
@@ -99,7 +95,7 @@ Result NameResolution(const Machine& machine) {
   std::vector<std::string> names;
   const auto master = machine.Variable("MASTER_ADDR");
   if (master) names.push_back(*master);
-  names.push_back(HostName());
+  names.push_back(rundir::HostName());
   std::vector<std::string> seen;
   for (const std::string& name : names) {
     std::string why;

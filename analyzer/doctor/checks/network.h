@@ -16,6 +16,5 @@ std::vector<Interface> Interfaces();  // that are up, each address once; not the
 // Numbers that a name means; empty: *why_not says.
 std::vector<std::string> AddressesOf(const std::string& name, std::string* why_not);
 std::map<std::string, std::string> PacketSizes(const Machine& machine);  // MTU by interface
-std::string HostName();
 
 }  // namespace ncclwatch::doctor

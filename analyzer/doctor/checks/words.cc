@@ -36,9 +36,5 @@ bool SaysYes(std::string_view value) {
   const std::string word = Lower(std::string(value));
   return word == "1" || word == "y" || word == "yes" || word == "t" || word == "true" || word == "on";
 }
-bool SaysNo(std::string_view value) {
-  const std::string word = Lower(std::string(value));
-  return word == "0" || word == "n" || word == "no" || word == "f" || word == "false" || word == "off";
-}
 
 }  // namespace ncclwatch::doctor

@@ -11,8 +11,7 @@ namespace ncclwatch::doctor {
 std::vector<std::string> Split(std::string_view text, std::string_view separators);
 std::string Lower(std::string text);
 std::string Joined(const std::vector<std::string>& parts, std::string_view separator = ", ");
-// Whether `value` says yes or no as NCCL and PyTorch read it; others are not said.
+// As NCCL and PyTorch read it.
 bool SaysYes(std::string_view value);
-bool SaysNo(std::string_view value);
 
 }  // namespace ncclwatch::doctor

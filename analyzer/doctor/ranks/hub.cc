@@ -9,12 +9,12 @@
 #include <set>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/ranks/door.h"
 #include "analyzer/doctor/ranks/echo_server.h"
 #include "analyzer/doctor/ranks/meeting.h"
 #include "analyzer/doctor/ranks/member.h"
 #include "ncclwatch/nanoseconds.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -45,7 +45,7 @@ class Hub {
     else if (!door_)
       gathered.why_not = fmt::format("rank 0 cannot listen at the port of {}: {}", place_.source, strerror(error_));
     else
-      gathered.where = fmt::format("{}:{} ({})", HostName(), door_.port(), place_.source);
+      gathered.where = fmt::format("{}:{} ({})", rundir::HostName(), door_.port(), place_.source);
     TakeIn(MonotonicNow() + wait_ns);
     gathered.strangers = door_.strangers();
     MeasureClocks(&gathered);
@@ -72,7 +72,7 @@ class Hub {
   void AddSelf(Report own) {
     Member self;
     self.rank = ranks_.rank;
-    self.host = HostName();
+    self.host = rundir::HostName();
     self.address = OwnAddress(place_.bind);
     self.port = echo_ ? echo_->port() : 0;
     self.report = std::move(own);

@@ -15,6 +15,7 @@
 #include "analyzer/doctor/ranks/echo_server.h"
 #include "analyzer/doctor/ranks/meeting.h"
 #include "ncclwatch/nanoseconds.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -119,7 +120,7 @@ bool ReportToRank0(const MeetingPlace& place, const rundir::Place& ranks, Report
   const Credentials credentials{exchange::Keys(place.tokens), place.bind};
   std::optional<EchoServer> echo;
   if (!place.one_host) echo.emplace(credentials);
-  const Hello hello{ranks.rank, HostName(), OwnAddress(place.bind), echo ? echo->port() : std::uint16_t{0},
+  const Hello hello{ranks.rank, rundir::HostName(), OwnAddress(place.bind), echo ? echo->port() : std::uint16_t{0},
                     std::move(own)};
   const std::string encoded = hello.Encode();
   if (encoded.size() > exchange::kMaxPayload) {

@@ -23,7 +23,6 @@ inline constexpr std::uint32_t kSampleVersion = 1;
 inline constexpr std::uint32_t kSampleRegisters = 34;  // DWARF numbers: x86-64 has 0 to 16, aarch64 0 to 31
 inline constexpr char kSampleSuffix[] = ".sample";
 
-inline constexpr std::uint32_t kDefaultCrashStack = 64 << 10;  // bytes, NCCLWATCH_CRASH_STACK
 inline constexpr std::uint32_t kMostCrashStack = 8 << 20;
 inline constexpr std::uint32_t kMostSampledMaps = 1 << 20;  // bytes of lines
 inline constexpr std::uint32_t kMostSampledThreads = 1024;
