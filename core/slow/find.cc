@@ -1,6 +1,7 @@
 #include "core/slow/find.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,6 +51,26 @@ bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::u
 bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps) {
   return *straggler.share_lost < kLeastShareLost ||
          (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);
+}
+
+// It comes late because its data took that much longer than others' did, not for what it did outside of calls.
+bool WaitsForData(const StepTable& table, const Straggler& found) {
+  if (table.enqueued || found.now_and_then || found.by_messages) return false;
+  const auto is_late = [&](std::size_t row) {
+    return std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
+  };
+  std::vector<std::int64_t> in_data, own;  // of the late ones, more than the others, by step
+  for (std::size_t step = std::max(found.from, found.onset); step < table.steps(); ++step) {
+    std::vector<std::int64_t> data[2], outside[2];
+    for (std::size_t row = 0; row < table.parts.size(); ++row) {
+      const StepPart& part = table.parts[row][step];
+      data[is_late(row)].push_back(part.exposed_ns);
+      outside[is_late(row)].push_back(part.compute_ns());
+    }
+    in_data.push_back(Median(data[true]) - Median(data[false]));
+    own.push_back(Median(outside[true]) - Median(outside[false]));
+  }
+  return 2 * Median(std::move(in_data)) >= found.late_ns && 2 * Median(std::move(own)) < found.late_ns;
 }
 
 // The cause is what began first; of what was there from the beginning, what costs most.
@@ -139,6 +160,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   const std::uint64_t steps = table.steps() == 0 ? 0 : table.NumberOf(table.steps() - 1) - table.first;
   auto link = table.stretch > 0 ? std::nullopt : LinkFinding(view, table, context.topology, kLeastShareLost);
   for (const Straggler& found : FindStragglers(table, least_lost)) {
+    if (WaitsForData(table, found)) continue;
     Finding finding = StragglerFinding(view, table, found);
     if (!link || !IsKeptBy(finding, *link, steps)) findings.push_back(std::move(finding));
   }

@@ -109,8 +109,16 @@ class LinkSearch {
   }
 
  private:
-  // Those that rose at about the same time as the one that lost most. What rose a little at another time is no part of
-  // it, and what it passes is cleared.
+  // The same between as many ranks, and as many hosts.
+  using Likeness = std::tuple<functions::Function, std::uint64_t, std::size_t, std::size_t>;
+  Likeness LikenessOf(std::size_t index) const {
+    const StepTransfers& one = table_.transfers[index];
+    return {one.function, one.bytes, one.rows.size(), HostsOf(one).size()};
+  }
+
+  // Those that rose at about the same time as the one that lost most. What rose a little at another time, or by much
+  // less than one like it, is no part of it, and what it passes is cleared: whoever waits for the slow one polls, and
+  // takes processors away from the others.
   bool CollectRisen() {
     double most = 0;
     const Level* worst = nullptr;
@@ -122,11 +130,17 @@ class LinkSearch {
     }
     if (!worst) return false;
     const std::size_t apart = kOneLinkOnset_steps + table_.steps() / 10;
-    for (const auto& [index, level] : levels_) {
+    const auto is_of_it = [&](const Level& level) {
       const auto [first, second] = std::minmax(level.onset, worst->onset);
-      if (level.rose && second - first <= apart)
+      return level.rose && second - first <= apart;
+    };
+    std::map<Likeness, double> most_of;  // of those that are of it: the highest rise
+    for (const auto& [index, level] : levels_)
+      if (is_of_it(level)) most_of[LikenessOf(index)] = std::max(most_of[LikenessOf(index)], Rise(level));
+    for (const auto& [index, level] : levels_) {
+      if (is_of_it(level) && Rise(level) >= most_of[LikenessOf(index)] / kMuchLess)
         slower_.push_back(index);
-      else if (!level.rose || Rise(level) < Rise(*worst) / kMuchLess)
+      else if (!level.rose || is_of_it(level) || Rise(level) < Rise(*worst) / kMuchLess)
         as_before_.push_back(index);
     }
     return true;
@@ -134,13 +148,10 @@ class LinkSearch {
 
   static double Rise(const Level& level) { return level.after_ns / level.before_ns - 1; }
 
-  // The same between as many ranks, and as many hosts, takes longer from the beginning on.
+  // What takes longer than those like it from the beginning on.
   bool CollectUnlikeOthers() {
-    std::map<std::tuple<functions::Function, std::uint64_t, std::size_t, std::size_t>, std::vector<std::size_t>> alike;
-    for (const auto& [index, level] : levels_) {
-      const StepTransfers& one = table_.transfers[index];
-      alike[{one.function, one.bytes, one.rows.size(), HostsOf(one).size()}].push_back(index);
-    }
+    std::map<Likeness, std::vector<std::size_t>> alike;
+    for (const auto& [index, level] : levels_) alike[LikenessOf(index)].push_back(index);
     for (const auto& [key, all] : alike) {
       std::vector<double> middles;
       for (const std::size_t index : all) middles.push_back(levels_.at(index).after_ns);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -187,10 +188,15 @@ double ErrorOfShare(double share, const Meanwhile& seen) {
   return std::sqrt(share * (1 - share) / static_cast<double>(seen.at_random.size()));
 }
 
-// That it does so much more than each of the others that it explains `share_lost`; kOther: nothing.
+// Others do not do that at the same time, as they compute, sleep or wait for a GPU.
+constexpr Doing kReasons[] = {Doing::kInput,   Doing::kCheckpoint, Doing::kFileSystem,
+                              Doing::kNetwork, Doing::kPaging,     Doing::kStopped};
+bool IsReason(Doing doing) { return std::find(std::begin(kReasons), std::end(kReasons), doing) != std::end(kReasons); }
+
+// A reason for which it stands still so much more than each of the others that it explains `share_lost`; kOther: none.
 Doing WhatOnlyItDoes(const Meanwhile& late, const std::vector<const Meanwhile*>& others, double share_lost) {
   if (late.at_random.size() < kFewestAtRandom || others.empty()) return Doing::kOther;
-  for (const Doing doing : {Doing::kInput, Doing::kCheckpoint}) {
+  for (const Doing doing : kReasons) {
     const double own = ShareOf(late, doing);
     const bool is_it = std::all_of(others.begin(), others.end(), [&](const Meanwhile* other) {
       const double more = own - ShareOf(*other, doing);
@@ -205,12 +211,6 @@ Doing WhatOnlyItDoes(const Meanwhile& late, const std::vector<const Meanwhile*>&
 Kind KindOf(Doing doing) {
   if (doing == Doing::kInput) return Kind::kStarvedInput;
   return doing == Doing::kCheckpoint ? Kind::kBlockingCheckpoint : Kind::kStraggler;
-}
-
-// Others do not do that at the same time, as they compute, sleep or wait for a GPU.
-bool IsReason(Doing doing) {
-  return doing == Doing::kInput || doing == Doing::kCheckpoint || doing == Doing::kFileSystem ||
-         doing == Doing::kNetwork || doing == Doing::kPaging || doing == Doing::kStopped;
 }
 
 // The first culprit that was looked at at random times, and what it alone does.

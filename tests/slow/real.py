@@ -177,7 +177,7 @@ def torch_save(sandbox):
 def mpi_under_cpulimit(sandbox):
     with alongside(lambda: limited_by_cpulimit(pid_of_rank("OMPI_COMM_WORLD_RANK", 2, sandbox.path))):
         job = jobs.mpi_steps(sandbox, *LIMITED)
-    return expect("straggler", [2]), told(job, "Meanwhile it is stopped by a signal")
+    return expect("straggler", [2]), told(job, "is stopped by a signal")
 
 
 @fault

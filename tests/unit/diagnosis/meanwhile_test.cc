@@ -187,6 +187,17 @@ TEST(Meanwhile, WhatOthersDoTooIsNotWhy) {
   EXPECT_EQ(finding.kind, Kind::kStraggler);
 }
 
+// cpulimit stops it before the others begin to wait.
+TEST(Meanwhile, StopsCountThatNoWaitShows) {
+  Finding finding = StragglerOf({2});
+  finding.share_lost = 0.3;
+  reader::Meanwhile late = AtRandom(2, 0);
+  for (std::size_t i = 0; i < 17; ++i) late.at_random[i].doing = Doing::kStopped;
+  ExplainStraggler({late, AtRandom(0, 0), AtRandom(1, 0)}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_EQ(finding.summary, "It is late. It is stopped by a signal or a debugger for 42 % of the time.");
+}
+
 TEST(Meanwhile, AStoppedRankIsStopped) {
   Finding finding = StragglerOf({2});
   reader::Meanwhile late = AtRandom(2, 16);
