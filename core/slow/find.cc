@@ -47,9 +47,18 @@ bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::u
   });
 }
 
+// At one end of a slow pair, and for less than the pair costs.
+bool IsAtAnEnd(const Finding& straggler, const Finding& link) {
+  return link.culprits.size() == 2 && straggler.onset->step >= link.onset->step &&
+         *straggler.share_lost <= *link.share_lost &&
+         std::all_of(straggler.culprits.begin(), straggler.culprits.end(), [&](int rank) {
+           return std::find(link.culprits.begin(), link.culprits.end(), rank) != link.culprits.end();
+         });
+}
+
 // Who waits for slow data comes late to others, which wait in their turn; sometimes by too little to be told alone.
 bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps) {
-  return *straggler.share_lost < kLeastShareLost ||
+  return *straggler.share_lost < kLeastShareLost || IsAtAnEnd(straggler, link) ||
          (BeganTogether(straggler, link, steps) && *straggler.share_lost <= kMostKept * *link.share_lost);
 }
 

@@ -155,13 +155,13 @@ class LinkSearch {
     for (const auto& [key, all] : alike) {
       std::vector<double> middles;
       for (const std::size_t index : all) middles.push_back(levels_.at(index).after_ns);
-      const double usual = Median(std::move(middles));
+      const double usual = Median(middles), scatter = RobustSigma(std::move(middles), usual);
       std::vector<std::size_t> unlike;
       for (const std::size_t index : all) {
         Level& level = levels_.at(index);
         const std::vector<double> values =
             Values(table_.transfers[index].times, 0, table_.transfers[index].times.size());
-        const double error = std::max(ErrorOf(values, level.after_ns), kLeastError * usual);
+        const double error = std::max({ErrorOf(values, level.after_ns), kLeastError * usual, scatter});
         if (1 - usual / level.after_ns <= least_loss_ || level.after_ns - usual < kStandardErrors * error) continue;
         level.errors = (level.after_ns - usual) / error;
         level.before_ns = usual;
