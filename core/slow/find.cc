@@ -139,6 +139,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   const std::uint64_t steps = table.steps() == 0 ? 0 : table.NumberOf(table.steps() - 1) - table.first;
   auto link = table.stretch > 0 ? std::nullopt : LinkFinding(view, table, context.topology, kLeastShareLost);
   for (const Straggler& found : FindStragglers(table, least_lost)) {
+    if (found.share < kLeastChronic) continue;  // without it the others would wait for somebody else
     Finding finding = StragglerFinding(view, table, found);
     if (!link || !IsKeptBy(finding, *link, steps)) findings.push_back(std::move(finding));
   }
