@@ -170,6 +170,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
   auto link = table.stretch > 0 ? std::nullopt : LinkFinding(view, table, context.topology, kLeastShareLost);
   for (const Straggler& found : FindStragglers(table, least_lost)) {
     if (WaitsForData(table, found)) continue;
+    if (found.share < kLeastChronic) continue;  // without it the others would wait for somebody else
     Finding finding = StragglerFinding(view, table, found);
     if (!link || !IsKeptBy(finding, *link, steps)) findings.push_back(std::move(finding));
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "analyzer/import/inspector/joined.h"
 #include "analyzer/import/inspector/messages.h"
 #include "analyzer/import/inspector/operation.h"
+#include "analyzer/import/inspector/places.h"
 #include "analyzer/import/inspector/ranks.h"
 #include "analyzer/import/inspector/read.h"
 #include "core/reader/box.h"
@@ -33,14 +35,6 @@ using diagnosis::StepTable;
 using diagnosis::StepTransfers;
 
 constexpr std::size_t kSmoothedSteps = 5;  // on either side
-
-// What one operation of a communicator is called by all of its ranks.
-using Call = std::pair<functions::Function, std::uint64_t>;  // and its number
-struct CallHash {
-  std::size_t operator()(const Call& call) const {
-    return format::Mix(static_cast<std::uint64_t>(call.first), call.second);
-  }
-};
 
 std::int64_t TimeIn(const std::vector<Operation>& operations) {
   std::int64_t sum = 0;
@@ -68,6 +62,7 @@ class TableMaker {
   StepTable Make() {
     SetRanks();
     if (!SetSteps()) return {};
+    SetPlaces();
     for (const auto& [key, joined] : joined_) AddCommunicator(joined);
     for (auto& row : table_.parts)
       for (std::size_t step = 0; step < row.size(); ++step) FitInto(step, &row[step]);
@@ -118,6 +113,7 @@ class TableMaker {
                      [](const auto* a, const auto* b) { return TimeIn(a->first()) > TimeIn(b->first()); });
     for (const Joined* const joined : by_time)
       if (SetStepsBy(joined->first())) {
+        reference_ = joined;
         ahead_ns_ = ClocksAhead(by_time, table_.hosts, table_.hosts[joined->members.begin()->first], timing_);
         return true;
       }
@@ -142,17 +138,53 @@ class TableMaker {
     std::vector<diagnosis::NumberedStep> steps = diagnosis::StepsOf(symbols, false, diagnosis::Layers::kMayBeSteps);
     if (steps.size() < 2) return false;
     table_.first = steps.front().number;
-    for (const diagnosis::NumberedStep& step : steps) begins_.push_back(at_ns[step.begin]);
+    // Between two operations: what other communicators did together with the first one belongs to the step as well.
+    for (const diagnosis::NumberedStep& step : steps)
+      begins_.push_back(step.begin == 0 ? at_ns.front() : std::midpoint(at_ns[step.begin - 1], at_ns[step.begin]));
     table_.parts.assign(table_.ranks.size(), std::vector<StepPart>(begins_.size() - 1));
     return true;
   }
 
-  // On the clock of that row. None: before the first step, or after the last whole one.
-  std::optional<std::size_t> StepAt(std::size_t row, std::int64_t at_ns) const {
-    at_ns -= ahead_ns_[static_cast<std::size_t>(table_.hosts[row])];
-    const auto after = std::upper_bound(begins_.begin(), begins_.end(), at_ns);
-    if (after == begins_.begin() || after == begins_.end()) return std::nullopt;
-    return static_cast<std::size_t>(after - begins_.begin()) - 1;
+  // Of instants on the clock of that row: the step, and how much of it is over.
+  std::vector<double> PlacesAt(std::size_t row, const std::vector<std::int64_t>& at_ns) const {
+    const auto steps = static_cast<double>(begins_.size() - 1);
+    const double usual_ns = std::max(1.0, static_cast<double>(begins_.back() - begins_.front()) / steps);
+    std::vector<double> places;
+    for (const std::int64_t at : at_ns) {
+      const std::int64_t here_ns = at - ahead_ns_[static_cast<std::size_t>(table_.hosts[row])];
+      const auto after = std::upper_bound(begins_.begin(), begins_.end(), here_ns);
+      if (after == begins_.begin()) {
+        places.push_back(static_cast<double>(here_ns - begins_.front()) / usual_ns);
+      } else if (after == begins_.end()) {
+        places.push_back(steps + static_cast<double>(here_ns - begins_.back()) / usual_ns);
+      } else {
+        const std::int64_t begin_ns = *(after - 1);
+        places.push_back(static_cast<double>(after - begins_.begin() - 1) +
+                         static_cast<double>(here_ns - begin_ns) / static_cast<double>(*after - begin_ns));
+      }
+    }
+    return places;
+  }
+
+  // None: before the first step, or after the last whole one.
+  std::optional<std::size_t> StepAt(double place) const {
+    if (!(place >= 0) || place >= static_cast<double>(begins_.size() - 1)) return std::nullopt;
+    return static_cast<std::size_t>(place);
+  }
+
+  Kind OwnPlaces(const Joined& joined) const {
+    const std::vector<double> places =
+        Evened(PlacesAt(joined.members.begin()->first, InstantsOf(joined.first(), timing_)), joined.first(), timing_);
+    return PlacesOf(joined, places);
+  }
+
+  void SetPlaces() {
+    Kinds kinds(CallsOf(*reference_), OwnPlaces(*reference_), begins_.size() - 1);
+    for (const auto& [key, joined] : joined_) {
+      const bool exact = &joined == reference_ || timing_ == Timing::kCalled;
+      kind_of_[&joined] = kinds.Add(CallsOf(joined), OwnPlaces(joined), exact);
+    }
+    kinds_ = std::move(kinds).Take();
   }
 
   // Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
@@ -164,12 +196,7 @@ class TableMaker {
   }
 
   void AddCommunicator(const Joined& joined) {
-    const std::vector<std::int64_t> at_ns = InstantsOf(joined.first(), timing_);
-    std::unordered_map<Call, std::size_t, CallHash> step_of;
-    for (std::size_t i = 0; i < at_ns.size(); ++i)
-      if (const auto step = StepAt(joined.members.begin()->first, at_ns[i]); step && !joined.first()[i].is_message)
-        step_of[{joined.first()[i].function, joined.first()[i].number}] = *step;
-
+    const Kind& kind = kinds_[kind_of_.at(&joined)];
     struct Arrivals {
       std::vector<std::pair<std::size_t, std::int64_t>> of;  // row, time in the kernel
       std::uint64_t bytes = 0;
@@ -179,7 +206,8 @@ class TableMaker {
     for (const auto& [row, operations] : joined.members)
       for (const Operation& one : *operations) {
         const Call call{one.function, one.number};
-        if (one.is_message || !step_of.contains(call)) continue;
+        const auto place = one.is_message ? kind.end() : kind.find(call);
+        if (place == kind.end() || !StepAt(place->second.mean())) continue;
         Arrivals& arrivals = meetings[call];
         arrivals.of.emplace_back(row, one.kernel_ns);
         arrivals.bytes = one.bytes;
@@ -199,18 +227,27 @@ class TableMaker {
       const bool all = arrivals.of.size() == static_cast<std::size_t>(joined.size);
       incomplete_ += !all;
       if (arrivals.timed && 2 * arrivals.of.size() > static_cast<std::size_t>(joined.size))
-        AddMeeting(arrivals.of, step_of[call], chained, all ? &alike.times : nullptr, &peers);
+        AddMeeting(arrivals.of, *StepAt(kind.at(call).mean()), chained, all ? &alike.times : nullptr, &peers);
     }
     for (auto& [key, alike] : transfers) {
       std::sort(alike.times.begin(), alike.times.end(),
                 [](const auto& a, const auto& b) { return std::pair(a.step, a.ns) < std::pair(b.step, b.ns); });
       if (joined.size > 1) table_.transfers.push_back(std::move(alike));
     }
-    for (const Exchange& exchange : messages_.at(&joined).Exchanges(timing_))
-      if (const auto step = StepAt(exchange.arrivals.front().first, exchange.at_ns))
-        AddMeeting(exchange.arrivals, *step, chained, nullptr, &peers);
+    AddExchanges(joined, chained, &peers);
     if (joined.size > 1) table_.peers.push_back(std::move(peers));
     AddMessages(messages_.at(&joined));
+  }
+
+  void AddExchanges(const Joined& joined, bool chained, diagnosis::StepPeers* peers) {
+    const std::vector<Exchange> exchanges = messages_.at(&joined).Exchanges(timing_);
+    if (exchanges.empty()) return;
+    std::vector<std::int64_t> at_ns;
+    for (const Exchange& exchange : exchanges) at_ns.push_back(exchange.at_ns);
+    const std::vector<double> places =
+        Evened(PlacesAt(exchanges.front().arrivals.front().first, at_ns), joined.first(), timing_);
+    for (std::size_t i = 0; i < places.size(); ++i)
+      if (const auto step = StepAt(places[i])) AddMeeting(exchanges[i].arrivals, *step, chained, nullptr, peers);
   }
 
   // The last one to come is in its kernel for the shortest time: it waits for nobody. That is how long the data take,
@@ -236,7 +273,7 @@ class TableMaker {
   void AddMessages(const Messages& messages) {
     std::map<std::pair<std::vector<std::size_t>, std::uint64_t>, StepTransfers> transfers;
     for (const Message& one : messages.Matched(timing_, &incomplete_)) {
-      const auto step = StepAt(one.from, one.at_ns);
+      const auto step = StepAt(PlacesAt(one.from, {one.at_ns}).front());
       if (!step) continue;
       StepTransfers& alike = transfers[{{std::min(one.from, one.to), std::max(one.from, one.to)}, one.send->bytes}];
       alike.function = functions::Function::ncclSend;
@@ -260,10 +297,11 @@ class TableMaker {
     }
   }
 
-  // What was written at once hides how long each step took: neighbours tell it together.
+  // What was written at once hides how long each step took, and so does a host that calls ahead of its GPU: neighbours
+  // tell it together.
   std::int64_t DurationOf(std::size_t step) const {
-    const std::size_t around = timing_ == Timing::kWritten ? kSmoothedSteps : 0;
-    const std::size_t begin = step - std::min(step, around), end = std::min(step + around + 1, begins_.size() - 1);
+    const std::size_t begin = step - std::min(step, kSmoothedSteps),
+                      end = std::min(step + kSmoothedSteps + 1, begins_.size() - 1);
     return (begins_[end] - begins_[begin]) / static_cast<std::int64_t>(end - begin);
   }
 
@@ -281,6 +319,9 @@ class TableMaker {
   std::set<std::pair<std::size_t, std::size_t>> chains_;  // rows that wait for messages of one another
   std::vector<std::int64_t> begins_;                      // of the steps, and the end of the last one
   std::vector<std::int64_t> ahead_ns_;                    // clocks, by host
+  const Joined* reference_ = nullptr;                     // whose operations the steps are cut by
+  std::vector<Kind> kinds_;                               // the first one is that of the reference
+  std::map<const Joined*, std::size_t> kind_of_;
   Timing timing_ = Timing::kNone;
   std::size_t incomplete_ = 0;
   StepTable table_;

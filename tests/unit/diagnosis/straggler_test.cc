@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/slow/find.h"
+#include "core/view/view.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -164,6 +165,24 @@ TEST(StragglerByOwnTime, NowAndThen) {
 TEST(StragglerByOwnTime, NobodyIsAccusedOfJitter) {
   for (unsigned seed = 0; seed < 50; ++seed)
     EXPECT_TRUE(FindStragglersByOwnTime(Halo({8, 200, SIZE_MAX, 0, 0, 1, 0.1}, seed), kLeastShareLost).empty()) << seed;
+}
+
+// The ranks of one communicator wait for slow data, and come late elsewhere: one of them a little later than the
+// others.
+TEST(Straggler, WithoutWhomOthersWouldComeAsLateIsNone) {
+  StepTable table = Made({.ranks = 16, .jitter = 0.001}, 1);
+  StepPeers peers{.rows = {9, 10, 11, 12, 13, 14, 15}, .late_ns = {}, .kernel_late_ns = {}};
+  for (const std::size_t row : peers.rows) {
+    const bool a_little_later = row == 9;
+    for (StepPart& part : table.parts[row]) part.late_ns += kStep_ns / 10 + (a_little_later ? kStep_ns / 250 : 0);
+    peers.late_ns.emplace_back(table.steps(), a_little_later ? kStep_ns / 20 : 0);
+  }
+  table.peers.push_back(std::move(peers));
+  for (int host = 0; host < 16; ++host) table.hosts.push_back(host);
+  ASSERT_FALSE(FindStragglers(table, kLeastShareLost).empty());
+  const Snapshot snapshot;
+  const View view = MakeView(snapshot);
+  for (const Finding& finding : FindSlowSteps(view, table, {})) ADD_FAILURE() << finding.summary;
 }
 
 }  // namespace
