@@ -286,6 +286,12 @@ class Tomography {
     return distinct;
   }
 
+  // Two of a kind have one cause more often than two that have nothing in common: they come first, then small ones.
+  static int SizeOf(Kind one, Kind other) {
+    constexpr int kUnlike = 100;
+    return static_cast<int>(one) + static_cast<int>(other) + (one == other ? 0 : kUnlike);
+  }
+
   std::optional<SlowParts> Two() const {
     const std::vector<const Candidate*> all = Distinct();
     std::optional<SlowParts> found;
@@ -293,7 +299,7 @@ class Tomography {
     for (std::size_t a = 0; a < all.size(); ++a)
       for (std::size_t b = a + 1; b < all.size(); ++b) {
         if (all[a]->count + all[b]->count < slow_.size()) continue;
-        const int size = static_cast<int>(all[a]->component.kind) + static_cast<int>(all[b]->component.kind);
+        const int size = SizeOf(all[a]->component.kind, all[b]->component.kind);
         if (found && size >= least) continue;
         bool whole = true;
         for (std::size_t i = 0; i < slow_.size() && whole; ++i) whole = all[a]->explains[i] || all[b]->explains[i];

@@ -138,6 +138,7 @@ class TableMaker {
     std::vector<diagnosis::NumberedStep> steps = diagnosis::StepsOf(symbols, false, diagnosis::Layers::kMayBeSteps);
     if (steps.size() < 2) return false;
     table_.first = steps.front().number;
+    smoothed_ = timing_ == Timing::kWritten || operations.size() < 2 * steps.size();
     // Between two operations: what other communicators did together with the first one belongs to the step as well.
     for (const diagnosis::NumberedStep& step : steps)
       begins_.push_back(step.begin == 0 ? at_ns.front() : std::midpoint(at_ns[step.begin - 1], at_ns[step.begin]));
@@ -297,11 +298,11 @@ class TableMaker {
     }
   }
 
-  // What was written at once hides how long each step took, and so does a host that calls ahead of its GPU: neighbours
-  // tell it together.
+  // What was written at once hides how long each step took, and so does a host that makes the calls of several of them
+  // at once, ahead of its GPU: neighbours tell it together.
   std::int64_t DurationOf(std::size_t step) const {
-    const std::size_t begin = step - std::min(step, kSmoothedSteps),
-                      end = std::min(step + kSmoothedSteps + 1, begins_.size() - 1);
+    const std::size_t around = smoothed_ ? kSmoothedSteps : 0;
+    const std::size_t begin = step - std::min(step, around), end = std::min(step + around + 1, begins_.size() - 1);
     return (begins_[end] - begins_[begin]) / static_cast<std::int64_t>(end - begin);
   }
 
@@ -323,6 +324,7 @@ class TableMaker {
   std::vector<Kind> kinds_;                               // the first one is that of the reference
   std::map<const Joined*, std::size_t> kind_of_;
   Timing timing_ = Timing::kNone;
+  bool smoothed_ = false;  // single steps are not told
   std::size_t incomplete_ = 0;
   StepTable table_;
 };

@@ -185,5 +185,25 @@ TEST(Straggler, WithoutWhomOthersWouldComeAsLateIsNone) {
   for (const Finding& finding : FindSlowSteps(view, table, {})) ADD_FAILURE() << finding.summary;
 }
 
+// Two ranks of eight are late because their data take longer. Without a link that explains it nobody is accused.
+TEST(Straggler, WhoWaitsForDataIsNone) {
+  StepTable table = Made({8, 100}, 1);
+  for (const std::size_t rank : {2, 3})
+    for (StepPart& part : table.parts[rank]) {
+      part.late_ns += kStep_ns / 5;
+      part.exposed_ns += kStep_ns / 5;
+      part.duration_ns += kStep_ns / 5;
+    }
+  for (int host = 0; host < 8; ++host) table.hosts.push_back(host);
+  const auto stragglers = FindStragglers(table, kLeastShareLost);
+  ASSERT_EQ(stragglers.size(), 1u);
+  EXPECT_EQ(stragglers.front().rows, (std::vector<std::size_t>{2, 3}));
+  const Snapshot snapshot;
+  const View view = MakeView(snapshot);
+  EXPECT_TRUE(FindSlowSteps(view, table, {}).empty());
+  table.enqueued = true;  // of kernels that the host does not wait for, its own calls tell nothing of that
+  EXPECT_FALSE(FindSlowSteps(view, table, {}).empty());
+}
+
 }  // namespace
 }  // namespace ncclwatch::diagnosis
