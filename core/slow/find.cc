@@ -64,7 +64,7 @@ bool IsKeptBy(const Finding& straggler, const Finding& link, std::uint64_t steps
 
 // It comes late because its data took that much longer than others' did, not for what it did outside of calls.
 bool WaitsForData(const StepTable& table, const Straggler& found) {
-  if (table.enqueued || found.now_and_then || found.by_messages) return false;
+  if (table.enqueued || found.now_and_then || found.by_messages || found.late_ns <= 0) return false;
   const auto is_late = [&](std::size_t row) {
     return std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
   };

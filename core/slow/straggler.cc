@@ -13,11 +13,10 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness has
-constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
-constexpr double kLeastOfScatter =
-    0.5;  // where ranks share processors they are late by this and that, one a little more
-constexpr std::size_t kFewPoints = 60;  // in so few a rank may be late by chance of what else the machine did
+constexpr double kLeastNoise = 0.002;    // of a step, that each measured lateness has
+constexpr double kAlikeToWorst = 0.5;    // as late as this share of the latest: a straggler too
+constexpr double kLeastOfScatter = 0.5;  // of its lateness: ranks that share processors are late by varying amounts
+constexpr std::size_t kFewPoints = 60;   // in so few a rank may be late by chance of what else the machine did
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
 constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;

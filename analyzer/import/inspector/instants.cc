@@ -92,8 +92,6 @@ Timing TimingOf(const std::vector<Operation>& operations) {
   return tell ? Timing::kWritten : Timing::kNone;
 }
 
-std::size_t FlushesIn(const std::vector<Operation>& operations) { return FlushesOf(operations).size(); }
-
 std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, Timing timing) {
   if (timing == Timing::kWritten) return WrittenAt(operations);
   std::vector<std::int64_t> at_ns(operations.size());
@@ -106,7 +104,7 @@ std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, T
 
 std::vector<double> Evened(const std::vector<double>& places, const std::vector<Operation>& operations, Timing timing) {
   if (timing != Timing::kWritten || places.empty()) return places;
-  const std::size_t around = kAround_flushes * places.size() / FlushesIn(operations);
+  const std::size_t around = kAround_flushes * places.size() / FlushesOf(operations).size();
   std::vector<double> sums(1, 0), evened;
   for (const double place : places) sums.push_back(sums.back() + place);
   for (std::size_t i = 0; i < places.size(); ++i) {

@@ -15,7 +15,6 @@ enum class Timing {
 };
 
 Timing TimingOf(const std::vector<Operation>& operations);
-std::size_t FlushesIn(const std::vector<Operation>& operations);  // how often they were written
 // Of each, ascending; in CLOCK_REALTIME, and of kNone as parts of a second that stands for the job: the operations
 // spread evenly over what of it their numbers span.
 std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, Timing timing);
